@@ -145,7 +145,11 @@ impl Deadline {
     }
 
     pub(crate) fn has_passed(self) -> bool {
-        self.remaining().is_zero()
+        self.has_passed_at(Moment::now())
+    }
+
+    pub(crate) fn has_passed_at(self, now: Moment) -> bool {
+        self.nanos_left_at(now) == 0
     }
 
     /// The earlier of the two, as seen now.

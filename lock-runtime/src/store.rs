@@ -62,17 +62,21 @@ pub(crate) trait Store {
     }
 
     /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
-    fn claim(&self, ask: &Ask, deadline: Deadline) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+    fn claim<'a>(
+        &'a self,
+        ask: &'a Ask,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a;
 
     /// Asks for locks. An ask with [`Ask::wait`] queues when the lock is taken.
     fn ask(&self, asks: &[Ask], deadline: Deadline) -> impl Future<Output = Answers<Answer>> + Send;
 
     /// Releases one lock for a task that waits for the answer.
-    fn release_one(
-        &self,
-        release: &Release,
+    fn release_one<'a>(
+        &'a self,
+        release: &'a Release,
         deadline: Deadline,
-    ) -> impl Future<Output = Result<Released, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Released, StoreError>> + Send + 'a;
 
     /// Releases locks, or withdraws asks.
     fn release(&self, releases: &[Release], deadline: Deadline) -> impl Future<Output = Answers<Released>> + Send;

@@ -18,13 +18,13 @@ impl Slot {
     /// So the token is withdrawn behind the command, because the connection may have sent the command already. If another task is
     /// just releasing a lease of this token, the token is withdrawn after that release. A withdrawal before it would look like a loss
     /// to that task.
-    pub(super) async fn while_wanted<T>(
+    pub(super) fn while_wanted<T>(
         &self,
         takings: u32,
         ask: &Ask,
         mut command: Pin<&mut impl Future<Output = T>>,
-    ) -> Option<T> {
-        poll_fn(|context| match command.as_mut().poll(context) {
+    ) -> impl Future<Output = Option<T>> {
+        poll_fn(move |context| match command.as_mut().poll(context) {
             Poll::Pending if self.is_given_up(takings, &ask.token) => {
                 if !self.note(|lock| lock.leave_to_release(&ask.token)) {
                     self.core.withdraw(ask.withdrawal());
@@ -33,7 +33,6 @@ impl Slot {
             }
             polled => polled.map(Some),
         })
-        .await
     }
 
     /// The state is locked only when a turn was taken from a task: this runs at each poll.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either};
 
 #[cfg(feature = "testing")]
 use super::faulty::FaultyStore;
@@ -68,25 +68,30 @@ macro_rules! box_any {
     (@ $answer:ty) => { $answer };
 }
 
-/// The same for async methods, not boxed but on a quorum.
+/// The same for async methods, not boxed but on a quorum. They are no `async fn`, which would have room for its arguments twice.
 macro_rules! await_any {
-    ($(async fn $name:ident(&$any:ident $(, $argument:ident: $kind:ty)* $(,)?) $(-> $answer:ty)?;)*) => {
-        $(async fn $name(&$any $(, $argument: $kind)*) $(-> $answer)? {
-            match $any {
-                AnyStore::Memory(store) => store.$name($($argument),*).await,
-                AnyStore::Redis(store) => store.$name($($argument),*).await,
-                AnyStore::Quorum(store) => Box::pin(store.$name($($argument),*)).await,
+    ($(async fn $name:ident($item:ident: $kind:ty, deadline: Deadline) -> $answer:ty;)*) => {
+        $(fn $name<'a>(
+            &'a self,
+            $item: &'a $kind,
+            deadline: Deadline,
+        ) -> impl Future<Output = $answer> + Send + 'a {
+            let boxed: BoxFuture<'a, $answer> = match self {
+                AnyStore::Memory(store) => return Either::Left(Either::Left(store.$name($item, deadline))),
+                AnyStore::Redis(store) => return Either::Left(Either::Right(store.$name($item, deadline))),
+                AnyStore::Quorum(store) => Box::pin(store.$name($item, deadline)),
                 #[cfg(feature = "testing")]
-                AnyStore::Faulty(store) => Box::pin(store.$name($($argument),*)).await,
-            }
+                AnyStore::Faulty(store) => Box::pin(store.$name($item, deadline)),
+            };
+            Either::Right(boxed)
         })*
     };
 }
 
 impl Store for AnyStore {
     await_any! {
-        async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError>;
-        async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError>;
+        async fn claim(ask: Ask, deadline: Deadline) -> Result<Answer, StoreError>;
+        async fn release_one(release: Release, deadline: Deadline) -> Result<Released, StoreError>;
     }
 
     box_any! {

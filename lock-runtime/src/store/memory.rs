@@ -4,7 +4,7 @@
 //! under paused time. Each verb completes at its first poll.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use super::{
     Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Pushed, Release, Released, Renewal, Renewed,
@@ -34,10 +34,17 @@ enum Push {
 }
 
 impl MemoryStore {
+    /// The locks, as they are now: a verb sees one instant, as a script does.
+    fn open(&self) -> MutexGuard<'_, Shared> {
+        let mut shared = self.shared.lock();
+        shared.now = Moment::now();
+        shared
+    }
+
     /// Makes a change, and then sends the messages that it caused.
     fn with<T>(&self, change: impl FnOnce(&mut Shared, &mut Vec<Push>) -> T) -> T {
         let mut pushes = Vec::new();
-        let result = change(&mut self.shared.lock(), &mut pushes);
+        let result = change(&mut self.open(), &mut pushes);
         for push in pushes {
             match push {
                 Push::Granted(listener, key, pushed) => {
@@ -85,7 +92,7 @@ impl MemoryStore {
     }
 
     pub(crate) fn raise(&self, key: &str, token: &Token, fence: u64) -> bool {
-        let mut shared = self.shared.lock();
+        let mut shared = self.open();
         let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token);
         if owned {
             shared.last_fence = shared.last_fence.max(fence);
@@ -95,7 +102,7 @@ impl MemoryStore {
 
     /// The owner of a lock, and how many tokens wait for it.
     pub(crate) fn look(&self, key: &str) -> (Option<Token>, usize) {
-        let mut shared = self.shared.lock();
+        let mut shared = self.open();
         let owner = shared.owner(key).map(|(owner, _)| owner);
         (owner, shared.locks.get(key).map_or(0, |lock| lock.queue.len()))
     }
@@ -138,7 +145,7 @@ impl Store for MemoryStore {
     ) -> Result<Option<u64>, StoreError> {
         Ok(self.with(|shared, _| {
             let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token) || shared.has_share(key, token);
-            owned.then(|| shared.draw(Moment::now(), count))
+            owned.then(|| shared.draw(count))
         }))
     }
 

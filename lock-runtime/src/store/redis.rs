@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Either, ready};
+
 use super::seen::SHARED;
 use super::{
     Adoption, Anchor, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
@@ -79,18 +82,47 @@ impl RedisStore {
         }
     }
 
-    /// Takes a free lock.
-    async fn claim_free(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        let called = self.servers.call(&ask.key, &|_: &Link| Outgoing::claim(ask), deadline).await;
+    /// What follows from the answer to a claim; most often nothing. What is rare is boxed: every claim's future would have room for it.
+    fn on_claimed<'a>(
+        &'a self,
+        called: Result<Called, CallError>,
+        ask: &'a Ask,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
+        let more: BoxFuture<'a, _> = match self.read_claim(called, ask) {
+            Ok((answer, Some(called))) => {
+                Box::pin(async move { called.wait_for_replicas(deadline).await.map(|()| answer) })
+            }
+            Ok((Answer::Busy(busy), None)) if busy.owner.as_str() == SHARED => Box::pin(self.ask_shared(ask, deadline)),
+            answer => return Either::Left(ready(answer.map(|(answer, _)| answer))),
+        };
+        Either::Right(more)
+    }
+
+    /// The answer to a claim, and the call whose grant replicas have to confirm.
+    fn read_claim(
+        &self,
+        called: Result<Called, CallError>,
+        ask: &Ask,
+    ) -> Result<(Answer, Option<Box<Called>>), StoreError> {
         let mut called = called.map_err(|error| self.servers.name_failure(error))?;
         called.live.check_vote()?;
         let value = called.take_value();
         let is_taken = value == Value::Nil;
         let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
-        if is_taken {
-            called.wait_for_replicas(deadline).await?;
+        let is_confirmed = !is_taken || called.link.replicas.is_none();
+        Ok((answer, (!is_confirmed).then(|| Box::new(called))))
+    }
+
+    /// Asks for a lock that a claim found shared: the mark tells neither who has the lock nor whether a lease is left.
+    async fn ask_shared(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
+        if deadline.has_passed() {
+            // This task comes late. Of an ask that came now, the server would say the same.
+            return Ok(Answer::Late);
         }
-        Ok(answer)
+        let ask = Ask { wait: false, ..ask.clone() };
+        let deadline = deadline.counted_from(Moment::now());
+        exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await)
     }
 
     /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
@@ -131,18 +163,25 @@ impl RedisStore {
         deadline: Deadline,
     ) -> Result<Called, StoreError> {
         let as_known = |link: &Link| command(link, link.has_sent(script));
-        let called = match self.servers.call(key, &as_known, deadline).await {
-            Err(CallError::UnknownScript { repeated }) => {
-                mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
-                let deadline = deadline.counted_from(Moment::now());
-                let called = self.servers.call(key, &|link: &Link| command(link, false), deadline).await;
-                let called = called
-                    .map_err(|error| if repeated { error.after_sending() } else { error })
-                    .map_err(|error| self.servers.name_failure(error))?;
-                Called { repeated: called.repeated || repeated, ..called }
-            }
-            outcome => outcome.map_err(|error| self.servers.name_failure(error))?,
+        let repeated = match self.servers.call(key, as_known, deadline).await {
+            Err(CallError::UnknownScript { repeated }) => repeated,
+            outcome => return self.note_script(script, outcome),
         };
+        mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
+        // Boxed, because it is rare: every script's future would have room for it.
+        Box::pin(async {
+            let deadline = deadline.counted_from(Moment::now());
+            let called = self.servers.call(key, |link: &Link| command(link, false), deadline).await;
+            let called = called.map_err(|error| if repeated { error.after_sending() } else { error });
+            let called = called.map(|called| Called { repeated: called.repeated || repeated, ..called });
+            self.note_script(script, called)
+        })
+        .await
+    }
+
+    /// Notes that the server knows the script.
+    fn note_script(&self, script: &Script, called: Result<Called, CallError>) -> Result<Called, StoreError> {
+        let called = called.map_err(|error| self.servers.name_failure(error))?;
         if !called.link.has_sent(script) {
             called.link.note_sent(script);
         }
@@ -211,32 +250,31 @@ impl Verb for Ask {
 }
 
 impl Store for RedisStore {
-    async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        let answer = Box::pin(self.claim_free(ask, deadline)).await?;
-        if matches!(&answer, Answer::Busy(busy) if busy.owner.as_str() == SHARED) {
-            if deadline.has_passed() {
-                // This task comes late. Of an ask that came now, the server would say the same.
-                return Ok(Answer::Late);
-            }
-            // The mark tells neither who has the lock nor whether a lease is left.
-            let ask = Ask { wait: false, ..ask.clone() };
-            let deadline = deadline.counted_from(Moment::now());
-            return exactly_one(Box::pin(self.ask(std::slice::from_ref(&ask), deadline)).await);
-        }
-        Ok(answer)
+    fn claim<'a>(
+        &'a self,
+        ask: &'a Ask,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
+        let called = self.servers.call(&ask.key, |_: &Link| Outgoing::claim(ask), deadline);
+        called.then(move |called| self.on_claimed(called, ask, deadline))
     }
 
     async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
         self.run_verb(asks, deadline).await
     }
 
-    async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        // Boxed: a lock's future has no room for it.
+    fn release_one<'a>(
+        &'a self,
+        release: &'a Release,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Released, StoreError>> + Send + 'a {
         if release.is_lone() {
-            Box::pin(self.free_one(release, deadline)).await
-        } else {
-            exactly_one(Box::pin(self.run_together(std::slice::from_ref(release), deadline)).await)
+            return Either::Left(self.free_one(release, deadline));
         }
+        // Boxed: a lock's future has no room for it.
+        Either::Right(Box::pin(
+            async move { exactly_one(self.run_together(std::slice::from_ref(release), deadline).await) },
+        ))
     }
 
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {

@@ -35,11 +35,11 @@ struct Lease {
 
 impl Sharing {
     /// Removes the leases that have ended.
-    pub(super) fn end_over(&mut self) {
-        if self.forced.take_if(|until| until.has_passed()).is_some() {
+    pub(super) fn end_over(&mut self, now: Moment) {
+        if self.forced.take_if(|until| until.has_passed_at(now)).is_some() {
             self.leases.clear();
         }
-        self.leases.retain(|lease| !lease.until.has_passed());
+        self.leases.retain(|lease| !lease.until.has_passed_at(now));
         if self.leases.is_empty() {
             self.forced = None;
         }
@@ -50,8 +50,8 @@ impl Sharing {
     }
 
     /// What stands in place of an owner, and until when.
-    pub(super) fn as_owner(&self) -> Option<(Token, Deadline)> {
-        let last = self.ends_last()?.until;
+    pub(super) fn as_owner(&self, now: Moment) -> Option<(Token, Deadline)> {
+        let last = self.ends_last(now)?.until;
         let mark = Token::foreign(SHARED);
         Some(self.forced.map_or((mark.clone(), last), |until| (mark.to_forced(), until)))
     }
@@ -69,16 +69,16 @@ impl Sharing {
         }
     }
 
-    fn ends_first(&self) -> Option<&Lease> {
-        self.leases.iter().min_by_key(|lease| lease.until.remaining())
+    fn ends_first(&self, now: Moment) -> Option<&Lease> {
+        self.leases.iter().min_by_key(|lease| lease.until.remaining_at(now))
     }
 
-    fn ends_last(&self) -> Option<&Lease> {
-        self.leases.iter().max_by_key(|lease| lease.until.remaining())
+    fn ends_last(&self, now: Moment) -> Option<&Lease> {
+        self.leases.iter().max_by_key(|lease| lease.until.remaining_at(now))
     }
 
-    fn note_head(&mut self, head: &Token, life: Duration) {
-        self.head = Some((head.clone(), Deadline::after(life)));
+    fn note_head(&mut self, head: &Token, until: Deadline) {
+        self.head = Some((head.clone(), until));
     }
 }
 
@@ -108,16 +108,16 @@ impl Shared {
         let is_heard = self.listener(head).is_some();
         let Some(lock) = self.locks.get_mut(key) else { return false };
         if let Some((_, until)) = lock.sharing.head.as_ref().filter(|(noted, _)| noted == head) {
-            return !until.has_passed();
+            return !until.has_passed_at(self.now);
         }
         if is_heard {
-            lock.sharing.note_head(head, NEW_HEAD_LIFE);
+            lock.sharing.note_head(head, Deadline::new(self.now, NEW_HEAD_LIFE));
         }
         is_heard
     }
 
     fn admit_those_that_fit(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) {
-        let (now, mut granted) = (Moment::now(), Vec::new());
+        let mut granted = Vec::new();
         while let Some(lock) = self.locks.get_mut(key)
             && lock.sharing.forced.is_none()
             && let Some(share) = lock.queue.front().and_then(|waiter| waiter.share)
@@ -129,49 +129,49 @@ impl Shared {
             if !is_caller && listener.is_none() {
                 continue;
             }
-            self.add_share(key, share, &token, claim, now);
+            self.add_share(key, share, &token, claim);
             granted.extend(listener.filter(|_| !is_caller).map(|listener| (listener, token, claim)));
         }
         for (listener, token, claim) in granted {
-            self.push_grant(listener, key, token, claim, now, pushes);
+            self.push_grant(listener, key, token, claim, pushes);
         }
     }
 
-    fn add_share(&mut self, key: &Arc<str>, share: Share, token: &Token, claim: Duration, now: Moment) {
+    fn add_share(&mut self, key: &Arc<str>, share: Share, token: &Token, claim: Duration) {
         let lock = self.locks.entry(Arc::clone(key)).or_default();
-        lock.sharing.leases.push(Lease { share, token: token.clone(), until: Deadline::new(now, claim) });
+        lock.sharing.leases.push(Lease { share, token: token.clone(), until: Deadline::new(self.now, claim) });
     }
 
     /// `shared_ask.lua`.
-    pub(super) fn ask_for_share(&mut self, ask: &Ask, now: Moment, pushes: &mut Vec<Push>) -> Answer {
+    pub(super) fn ask_for_share(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
         let (key, token) = (&ask.key, &ask.token);
         let Some(share) = ask.share else { return Answer::Late };
         if self.is_free(key) {
             if !self.hand_off(key, Some(token), pushes) {
-                self.add_share(key, share, token, ask.claim, now);
+                self.add_share(key, share, token, ask.claim);
             }
         } else if self.owner(key).is_none() && !self.has_share(key, token) {
             self.admit(key, Some(token), pushes);
             if !self.has_share(key, token) && self.fits(key, share) && self.is_next(key, token) {
                 self.leave_queue(key, token);
-                self.add_share(key, share, token, ask.claim, now);
+                self.add_share(key, share, token, ask.claim);
                 self.admit(key, None, pushes);
             }
         }
         if self.has_share(key, token) {
             self.leave_queue(key, token);
-            let fence = (ask.fences > 0).then(|| self.draw(now, 1));
+            let fence = (ask.fences > 0).then(|| self.draw(1));
             return Answer::Granted(Grant { fence, ..self.grant_of(key, token) });
         }
         let forced = self.locks.get(key).and_then(|lock| lock.sharing.forced);
         if let Some(until) = forced.filter(|_| self.ownership(key, token) == Ownership::Forced) {
-            return Answer::Busy(self.busy(token.to_forced(), until, now));
+            return Answer::Busy(self.busy(token.to_forced(), until));
         }
-        self.refuse(ask, now, pushes)
+        self.refuse(ask, pushes)
     }
 
     pub(super) fn grant_of(&self, key: &str, token: &Token) -> Grant {
-        let now = Moment::now();
+        let now = self.now;
         let leases = self.locks.get(key).map_or(&[][..], |lock| &lock.sharing.leases);
         let left = leases.iter().find(|lease| lease.token == *token).map(|lease| lease.until.remaining_at(now));
         let until = Deadline::new(now, without_drift(left.unwrap_or_default()));
@@ -191,13 +191,13 @@ impl Shared {
 
     /// Refuses an ask when one of the two is shared, the ask or the lock. An ask that waits joins the queue, and the owners hear
     /// of it.
-    pub(super) fn refuse(&mut self, ask: &Ask, now: Moment, pushes: &mut Vec<Push>) -> Answer {
+    pub(super) fn refuse(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
         let (key, owner) = (&ask.key, self.owner(&ask.key));
         if ask.wait {
             self.join_queue(key, &ask.token, ask.share, ask.claim);
             let lock = self.locks.entry(Arc::clone(key)).or_default();
             if lock.queue.front().is_some_and(|waiter| waiter.token == ask.token) {
-                lock.sharing.note_head(&ask.token, HEAD_LIFE);
+                lock.sharing.note_head(&ask.token, Deadline::new(self.now, HEAD_LIFE));
             }
             // The other permits of the same process are no reason to end what it does.
             let is_told = |token: &Token| ask.share.is_none() || !token.is_of_same_process(&ask.token);
@@ -210,12 +210,13 @@ impl Shared {
             }
         }
         let sharing = self.locks.get(key).map(|lock| &lock.sharing);
-        let forced = sharing.and_then(|sharing| sharing.as_owner().filter(|_| sharing.forced.is_some()));
-        let lease =
-            sharing.and_then(|sharing| if ask.share.is_some() { sharing.ends_first() } else { sharing.ends_last() });
+        let forced = sharing.and_then(|sharing| sharing.as_owner(self.now).filter(|_| sharing.forced.is_some()));
+        let lease = sharing.and_then(|sharing| {
+            if ask.share.is_some() { sharing.ends_first(self.now) } else { sharing.ends_last(self.now) }
+        });
         let holder = owner.or(forced).or_else(|| lease.map(|lease| (lease.token.clone(), lease.until)));
         match holder {
-            Some((holder, until)) => Answer::Busy(self.busy(holder, until, now)),
+            Some((holder, until)) => Answer::Busy(self.busy(holder, until)),
             // It ran out in between: as good as never asked.
             None => Answer::Late,
         }
@@ -230,7 +231,7 @@ impl Shared {
         if let Some(lock) = self.locks.get_mut(key) {
             lock.sharing.leases.retain(|lease| lease.token != release.token);
         }
-        let again = Ask::along(release, Deadline::after(CLAIM));
+        let again = Ask::along(release, Deadline::new(self.now, CLAIM));
         if let Some(ask) = &again
             && !self.has_share(key, &ask.token)
         {
@@ -246,7 +247,7 @@ impl Shared {
             if self.has_share(key, &ask.token) {
                 Answer::Granted(self.grant_of(key, &ask.token))
             } else {
-                self.refuse(&ask, Moment::now(), pushes)
+                self.refuse(&ask, pushes)
             }
         });
         self.forget_if_unused(key);
@@ -255,7 +256,7 @@ impl Shared {
 
     /// `rest.lua`, for a shared lease.
     pub(super) fn rest_share(&mut self, key: &str, token: &Token, kept_until: Deadline) -> Ownership {
-        let (now, marked) = (Moment::now(), token.to_resting());
+        let (now, marked) = (self.now, token.to_resting());
         if !self.has_share(key, token) {
             let is_marked = self.has_share(key, &marked);
             return if is_marked { Ownership::Owned } else { self.ownership(key, token) };
@@ -282,7 +283,7 @@ impl Shared {
             let is_forced = self.ownership(&renewal.key, &renewal.token) == Ownership::Forced;
             return if is_forced { Renewed::Forced } else { Renewed::NotOwned };
         }
-        let now = Moment::now();
+        let now = self.now;
         let leases = self.locks.get_mut(&renewal.key).map_or(&mut [][..], |lock| &mut lock.sharing.leases);
         for lease in leases.iter_mut().filter(|lease| lease.token == renewal.token) {
             lease.until = lease.until.max_at(Deadline::new(now, renewal.lease), now);
@@ -297,7 +298,7 @@ impl Shared {
         if lock.sharing.is_none() {
             return self.take_at_once(key, caller, pushes);
         }
-        lock.sharing.forced.get_or_insert_with(|| Deadline::after(CLAIM));
+        lock.sharing.forced.get_or_insert(Deadline::new(self.now, CLAIM));
         for (_, token) in lock.sharing.leases() {
             if let Some(listener) = self.listener(&token) {
                 pushes.push(Push::Forced(listener, Arc::clone(key), token));

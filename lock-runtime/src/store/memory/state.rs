@@ -18,6 +18,8 @@ use crate::token::Token;
 
 pub(super) struct Shared {
     pub(super) start: Moment,
+    /// When the verb began that is under way.
+    pub(super) now: Moment,
     pub(super) start_micros: u64,
     /// The last fencing token of all keys. Numbers that grow strictly over all keys also grow for each key, and need no
     /// record per key.
@@ -39,11 +41,19 @@ pub(super) struct Waiter {
     pub(super) claim: Duration,
 }
 
+impl Lock {
+    fn is_free(&self) -> bool {
+        self.owner.is_none() && self.sharing.is_none()
+    }
+}
+
 impl Default for Shared {
     fn default() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Moment::now();
         Self {
-            start: Moment::now(),
+            start: now,
+            now,
             start_micros: u64::try_from(wall.as_micros()).unwrap_or_default(),
             last_fence: 0,
             locks: HashMap::new(),
@@ -53,12 +63,12 @@ impl Default for Shared {
 }
 
 impl Shared {
-    pub(super) fn micros(&self, now: Moment) -> u64 {
-        self.start_micros + u64::try_from(now.since(self.start).as_micros()).unwrap_or_default()
+    pub(super) fn micros(&self) -> u64 {
+        self.start_micros + u64::try_from(self.now.since(self.start).as_micros()).unwrap_or_default()
     }
 
-    pub(super) fn draw(&mut self, now: Moment, count: u32) -> u64 {
-        let first = self.micros(now).max(self.last_fence + 1);
+    pub(super) fn draw(&mut self, count: u32) -> u64 {
+        let first = self.micros().max(self.last_fence + 1);
         self.last_fence = first + u64::from(count) - 1;
         first
     }
@@ -68,22 +78,27 @@ impl Shared {
         self.listeners.get(process).filter(|events| events.strong_count() > 0).cloned()
     }
 
-    pub(super) fn owner(&mut self, key: &str) -> Option<(Token, Deadline)> {
+    /// The lock, without the leases that have ended.
+    fn lock(&mut self, key: &str) -> Option<&mut Lock> {
         let lock = self.locks.get_mut(key)?;
-        if lock.owner.as_ref().is_some_and(|(_, until)| until.has_passed()) {
+        if lock.owner.as_ref().is_some_and(|(_, until)| until.has_passed_at(self.now)) {
             lock.owner = None;
         }
-        lock.sharing.end_over();
-        lock.owner.clone()
+        lock.sharing.end_over(self.now);
+        Some(lock)
+    }
+
+    pub(super) fn owner(&mut self, key: &str) -> Option<(Token, Deadline)> {
+        self.lock(key)?.owner.clone()
     }
 
     /// Whether nobody has the lock, neither alone nor shared.
     pub(super) fn is_free(&mut self, key: &str) -> bool {
-        self.owner(key).is_none() && self.locks.get(key).is_none_or(|lock| lock.sharing.is_none())
+        self.lock(key).is_none_or(|lock| lock.is_free())
     }
 
-    pub(super) fn set(&mut self, key: &Arc<str>, token: &Token, now: Moment, lease: Duration) {
-        self.locks.entry(Arc::clone(key)).or_default().owner = Some((token.clone(), Deadline::new(now, lease)));
+    pub(super) fn set(&mut self, key: &Arc<str>, token: &Token, lease: Duration) {
+        self.locks.entry(Arc::clone(key)).or_default().owner = Some((token.clone(), Deadline::new(self.now, lease)));
     }
 
     pub(super) fn waits(&self, key: &str) -> bool {
@@ -120,14 +135,13 @@ impl Shared {
                 continue;
             }
             let Some(Waiter { token, claim, .. }) = lock.queue.pop_front() else { return false };
-            let now = Moment::now();
             if caller == Some(&token) {
-                self.set(key, &token, now, claim);
+                self.set(key, &token, claim);
                 return true;
             }
             if let Some(listener) = self.listener(&token) {
-                self.set(key, &token, now, claim);
-                self.push_grant(listener, key, token, claim, now, pushes);
+                self.set(key, &token, claim);
+                self.push_grant(listener, key, token, claim, pushes);
                 return true;
             }
         }
@@ -140,40 +154,39 @@ impl Shared {
         key: &Arc<str>,
         token: Token,
         claim: Duration,
-        now: Moment,
         pushes: &mut Vec<Push>,
     ) {
         // Rule 7: the message and the end of the lease count from one reading of the clock.
-        let (contended, store_micros) = (self.waits(key), self.micros(now));
+        let (contended, store_micros) = (self.waits(key), self.micros());
         let pushed = Pushed { token, claim, store_micros, contended, node: None, unconfirmed: false, partial: false };
         pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
     }
 
     /// ask.lua, and the plain claim.
     pub(super) fn ask(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
-        let now = Moment::now();
-        if ask.give_up.has_passed() && ask.wait {
+        let now = self.now;
+        if ask.wait && ask.give_up.has_passed_at(now) {
             return Answer::Late;
         }
         if ask.replaces {
             return self.replace(ask, pushes);
         }
         if ask.share.is_some() {
-            return self.ask_for_share(ask, now, pushes);
+            return self.ask_for_share(ask, pushes);
         }
         if self.is_free(&ask.key) && !self.hand_off(&ask.key, Some(&ask.token), pushes) {
-            self.set(&ask.key, &ask.token, now, ask.claim);
+            self.set(&ask.key, &ask.token, ask.claim);
         }
         let owner = self.owner(&ask.key);
         if owner.is_none() && !self.is_free(&ask.key) {
-            return self.refuse(ask, now, pushes);
+            return self.refuse(ask, pushes);
         }
         let Some((owner, until)) = owner else {
             return Answer::Late; // the claim ran out in between: as good as never asked
         };
         if owner == ask.token {
             self.leave_queue(&ask.key, &ask.token);
-            let fence = (ask.fences > 0).then(|| self.draw(now, ask.fences));
+            let fence = (ask.fences > 0).then(|| self.draw(ask.fences));
             let until = Deadline::new(now, without_drift(until.remaining_at(now)));
             return Answer::Granted(Grant { until, contended: self.waits(&ask.key), fence });
         }
@@ -183,15 +196,16 @@ impl Shared {
                 pushes.push(Push::Contended(listener, Arc::clone(&ask.key)));
             }
         }
-        Answer::Busy(self.busy(owner, until, now))
+        Answer::Busy(self.busy(owner, until))
     }
 
-    pub(super) fn busy(&self, owner: Token, until: Deadline, now: Moment) -> Busy {
+    pub(super) fn busy(&self, owner: Token, until: Deadline) -> Busy {
+        let now = self.now;
         Busy {
             owner,
             frees_in: Some(until.remaining_at(now)),
             endless: false,
-            anchor: Some(Anchor { sent: now, store_micros: self.micros(now), drift: Drift::DEFAULT, node: None }),
+            anchor: Some(Anchor { sent: now, store_micros: self.micros(), drift: Drift::DEFAULT, node: None }),
             pause: Duration::ZERO,
             yields: false,
         }
@@ -225,18 +239,18 @@ impl Shared {
             pushes.push(Push::Contended(listener, Arc::clone(key)));
         }
         let answer = again.and_then(|token| {
-            let now = Moment::now();
+            let now = self.now;
             let owner = self.owner(key);
             if owner.is_none() && !self.is_free(key) {
-                let ask = Ask::along(release, Deadline::after(Duration::ZERO))?;
-                return Some(self.refuse(&ask, now, pushes));
+                let ask = Ask::along(release, Deadline::new(now, Duration::ZERO))?;
+                return Some(self.refuse(&ask, pushes));
             }
             let (owner, until) = owner?;
             Some(if owner == *token {
                 let until = Deadline::new(now, without_drift(until.remaining_at(now)));
                 Answer::Granted(Grant { until, contended: self.waits(key), fence: None })
             } else {
-                Answer::Busy(self.busy(owner, until, now))
+                Answer::Busy(self.busy(owner, until))
             })
         });
         self.forget_if_unused(key);
@@ -253,7 +267,7 @@ impl Shared {
         if owner == release.token
             && let Some(lock) = self.locks.get_mut(&release.key)
         {
-            lock.owner = Some((marked.clone(), until.min_at(kept_until, Moment::now())));
+            lock.owner = Some((marked.clone(), until.min_at(kept_until, self.now)));
         }
         if owner == release.token || owner == marked {
             return Ownership::Owned;
@@ -275,9 +289,9 @@ impl Shared {
         }
         match self.owner(&renewal.key) {
             Some((owner, until)) if owner == renewal.token => {
-                let now = Moment::now();
+                let now = self.now;
                 let longer = until.max_at(Deadline::new(now, renewal.lease), now);
-                self.set(&renewal.key, &renewal.token, now, longer.remaining_at(now));
+                self.set(&renewal.key, &renewal.token, longer.remaining_at(now));
                 Renewed::Until(Deadline::new(now, without_drift(renewal.lease)))
             }
             Some((owner, _)) if owner.is_forced_from(&renewal.token) => Renewed::Forced,
@@ -290,8 +304,8 @@ impl Shared {
         let owner = self.owner(key);
         let lock = self.locks.get(key)?;
         let waiting = lock.queue.iter().map(|waiter| waiter.token.clone()).collect();
-        let (owner, until) = owner.or_else(|| lock.sharing.as_owner())?;
-        let frees_in = Some(until.remaining_at(Moment::now()));
+        let (owner, until) = owner.or_else(|| lock.sharing.as_owner(self.now))?;
+        let frees_in = Some(until.remaining_at(self.now));
         Some(Seen { owner, frees_in, sharing: lock.sharing.leases(), waiting })
     }
 
@@ -305,8 +319,7 @@ impl Shared {
             Some(token) => (token, owner),
             None => (owner.clone(), owner.to_forced()),
         };
-        let now = Moment::now();
-        self.set(key, &marked, now, until.remaining_at(now).min(CLAIM));
+        self.set(key, &marked, until.remaining_at(self.now).min(CLAIM));
         if let Some(listener) = self.listener(&token) {
             pushes.push(Push::Forced(listener, Arc::clone(key), token));
         }
@@ -314,7 +327,7 @@ impl Shared {
     }
 
     pub(super) fn forget_if_unused(&mut self, key: &str) {
-        if self.is_free(key) && !self.waits(key) {
+        if self.lock(key).is_some_and(|lock| lock.is_free() && lock.queue.is_empty()) {
             self.locks.remove(key);
         }
     }

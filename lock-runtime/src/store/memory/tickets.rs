@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Push;
 use super::state::{Shared, Waiter};
-use crate::clock::{Deadline, Moment, without_drift};
+use crate::clock::{Deadline, without_drift};
 use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant, Ownership, TicketAnswer};
 use crate::token::Token;
 
@@ -12,7 +12,7 @@ impl Shared {
     /// `ticket.lua`.
     pub(super) fn give(&mut self, giving: &Giving) -> Ownership {
         let Giving { key, token, ticket, kept_for, .. } = giving;
-        let until = Deadline::after(*kept_for);
+        let until = Deadline::new(self.now, *kept_for);
         if self.change_owner(key, token, ticket, until) || self.owns(key, ticket) {
             return Ownership::Owned;
         }
@@ -22,7 +22,7 @@ impl Shared {
     /// `adopt.lua`.
     pub(super) fn adopt(&mut self, adoption: &Adoption) -> TicketAnswer {
         let Adoption { ask, ticket } = adoption;
-        let now = Moment::now();
+        let now = self.now;
         let is_adopted = self.change_owner(&ask.key, ticket, &ask.token, Deadline::new(now, ask.claim));
         match self.ownership(&ask.key, &ask.token) {
             _ if is_adopted => {}
@@ -30,7 +30,7 @@ impl Shared {
             Ownership::NotOwned => return TicketAnswer::Over,
             Ownership::Forced => return TicketAnswer::Forced,
         }
-        let fence = (ask.fences > 0).then(|| self.draw(now, ask.fences));
+        let fence = (ask.fences > 0).then(|| self.draw(ask.fences));
         let grant = match self.owner(&ask.key) {
             Some((_, until)) => {
                 let until = Deadline::new(now, without_drift(until.remaining_at(now)));

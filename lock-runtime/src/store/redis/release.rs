@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, ready};
 use redis::Cmd;
 
 use super::answer::{read_freed, read_released};
@@ -68,14 +70,23 @@ impl RedisStore {
     }
 
     /// The same for one release, without lists of answers where `free.lua` is enough.
-    pub(super) async fn free_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
+    pub(super) fn free_one<'a>(
+        &'a self,
+        release: &'a Release,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Released, StoreError>> + Send + 'a {
         let releases = std::slice::from_ref(release);
-        let answers = match self.run_free(releases, deadline).await {
-            Ok(Freed { done: None, .. }) => return Ok(Released::DONE),
-            Ok(freed) => self.release_rest(releases, freed, deadline).await,
-            Err(error) => Err(error),
-        };
-        exactly_one(self.explained(releases, answers, deadline).await)
+        self.run_free(releases, deadline).then(move |freed| match freed {
+            Ok(Freed { done: None, .. }) => Either::Left(ready(Ok(Released::DONE))),
+            // Boxed, because it is rare: every release's future would have room for it.
+            freed => Either::Right(Box::pin(async move {
+                let answers = match freed {
+                    Ok(freed) => self.release_rest(releases, freed, deadline).await,
+                    Err(error) => Err(error),
+                };
+                exactly_one(self.explained(releases, answers, deadline).await)
+            })),
+        })
     }
 
     /// Releases what `free.lua` did not.
@@ -112,29 +123,38 @@ impl RedisStore {
     }
 
     /// Runs `free.lua`. When the server refuses it, nothing is done yet.
-    async fn run_free(&self, releases: &[Release], deadline: Deadline) -> Result<Freed, StoreError> {
+    fn run_free<'a>(
+        &'a self,
+        releases: &'a [Release],
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Freed, StoreError>> + Send + 'a {
         let none_with = |repeated| Freed { done: Some(vec![false; releases.len()]), repeated };
-        match self.call_free(releases, deadline).await {
+        self.call_free(releases, deadline).map(move |called| match called {
             Ok(Called { value, repeated, .. }) => Ok(Freed { done: read_freed(value, releases.len())?, repeated }),
             // Nothing was changed: the server denied the script itself, or its only write.
             Err(error) if error.is_denied() => Ok(none_with(false)),
             // The script may have released some of several locks before it failed; one that was released alone had company.
             Err(error) if error.retry == Retry::Never => Ok(none_with(releases.len() > 1 || !self.servers.are_many())),
             Err(error) => Err(error),
-        }
+        })
     }
 
     /// A release alone goes together with those of other tasks. In a cluster a script may use the keys of one slot only.
-    async fn call_free(&self, releases: &[Release], deadline: Deadline) -> Result<Called, StoreError> {
+    fn call_free<'a>(
+        &'a self,
+        releases: &'a [Release],
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Called, StoreError>> + Send + 'a {
         match releases {
             [release] if !self.servers.are_many() => {
                 let command = |_: &Link, is_known| Outgoing::free(release.clone(), is_known);
-                self.run_by(&scripts::FREE, &release.key, command, deadline).await
+                Either::Left(self.run_by(&scripts::FREE, &release.key, command, deadline))
             }
-            _ => {
+            _ => Either::Right(Box::pin(async move {
                 let arguments = |_: &Link, command: &mut Cmd| free_arguments(command, releases);
-                self.run(&scripts::FREE, (first_key(releases), 2 * releases.len()), arguments, deadline).await
-            }
+                let keys = (first_key(releases), 2 * releases.len());
+                self.run(&scripts::FREE, keys, arguments, deadline).await
+            })),
         }
     }
 

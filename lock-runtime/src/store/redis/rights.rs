@@ -53,8 +53,8 @@ impl RedisStore {
             let capacity = share.map(|share| share.capacity().to_string());
             command.arg(key).arg(token).arg(capacity.as_deref().unwrap_or(""));
         };
-        let command = |_: &Link| scripts::DENIED.by_text(1, &arguments);
-        let Ok(called) = self.servers.call(key, &command, deadline.counted_from(Moment::now())).await else {
+        let command = |_: &Link| scripts::DENIED.by_text(1, &arguments).into();
+        let Ok(called) = self.servers.call(key, command, deadline.counted_from(Moment::now())).await else {
             return error;
         };
         match Vec::<String>::from_redis_value(called.value.clone()) {

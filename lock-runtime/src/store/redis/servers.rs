@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+
 use super::cluster::Cluster;
 use super::failure::CallError;
 use super::link::{Called, Link, Outgoing};
@@ -32,21 +34,15 @@ impl Servers {
 
     /// Sends a command about `key` to the server that has the key. The command is made for each server that is tried: each
     /// server has its own clock.
-    pub(super) async fn call<C>(
-        &self,
-        key: &str,
-        command: &(impl Fn(&Link) -> C + Send + Sync),
+    pub(super) fn call<'a>(
+        &'a self,
+        key: &'a str,
+        command: impl Fn(&Link) -> Outgoing + Send + Sync + 'a,
         deadline: Deadline,
-    ) -> Result<Called, CallError>
-    where
-        C: Into<Outgoing>,
-    {
+    ) -> BoxFuture<'a, Result<Called, CallError>> {
         match self {
-            Self::One(link) => link.call(command(link), deadline).await,
-            Self::Cluster(cluster) => {
-                let command = |link: &Link| command(link).into();
-                cluster.call(key, &command, deadline).await
-            }
+            Self::One(link) => link.call(command(link), deadline),
+            Self::Cluster(cluster) => Box::pin(async move { cluster.call(key, &command, deadline).await }),
         }
     }
 

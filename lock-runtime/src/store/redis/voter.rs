@@ -49,7 +49,8 @@ impl Voter for RedisStore {
                 return Ok(vote.eligibility());
             }
         }
-        let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), deadline).await?;
+        let command = |_: &Link| redis::cmd("GET").arg(MARKER).clone().into();
+        let called = self.servers.call(MARKER, command, deadline).await?;
         let Some(vote) = &called.live.vote else { return Ok(Eligibility::InService) };
         vote.mark(text(called.value));
         Ok(vote.eligibility())
@@ -65,16 +66,17 @@ impl Voter for RedisStore {
                 command.arg("NX");
             }
             command.arg("GET");
-            command
+            command.into()
         };
-        let before = text(self.servers.call(MARKER, &command, deadline).await?.value);
+        let before = text(self.servers.call(MARKER, command, deadline).await?.value);
         vote.mark(if is_eligible { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
         Ok(())
     }
 
     async fn owners(&self, keys: &[Arc<str>], deadline: Deadline) -> Answers<Option<Token>> {
         let owner = async |key: &Arc<str>| {
-            let called = self.servers.call(key, &|_: &Link| redis::cmd("GET").arg(&**key).clone(), deadline).await?;
+            let command = |_: &Link| redis::cmd("GET").arg(&**key).clone().into();
+            let called = self.servers.call(key, command, deadline).await?;
             called.live.check_vote()?;
             Ok(text(called.value).map(|owner| Token::foreign(&owner)))
         };

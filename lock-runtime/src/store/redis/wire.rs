@@ -13,6 +13,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use futures_util::future::{BoxFuture, Either};
 use redis::{Cmd, ErrorKind, Pipeline, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 
@@ -132,18 +133,22 @@ impl Wire {
     }
 
     /// Sends a command, and waits for its reply. An error reply is a value.
-    pub(crate) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        self.send_written(|output| command.write_packed_command(output)).await
+    pub(crate) fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a> {
+        self.send_written(|output| command.write_packed_command(output))
     }
 
     /// The same for a command that `write` writes.
-    pub(crate) async fn send_written(&self, write: impl Fn(&mut Vec<u8>)) -> RedisResult<Value> {
-        self.send_for(Want::One, write).await
+    pub(crate) fn send_written<'a>(&'a self, write: impl Fn(&mut Vec<u8>) + Send + 'a) -> Sending<'a> {
+        self.send_for(Want::One, write)
     }
 
     /// Sends a command that `write` writes behind another, in one piece, and waits for both replies.
-    pub(crate) async fn send_behind(&self, first: &Cmd, write: impl Fn(&mut Vec<u8>)) -> RedisResult<[Value; 2]> {
-        let both = |output: &mut Vec<u8>| {
+    pub(crate) async fn send_behind(
+        &self,
+        first: &Cmd,
+        write: impl Fn(&mut Vec<u8>) + Send,
+    ) -> RedisResult<[Value; 2]> {
+        let both = move |output: &mut Vec<u8>| {
             first.write_packed_command(output);
             write(output);
         };
@@ -180,8 +185,8 @@ impl Wire {
 
     /// Releases a lock by `free.lua`, together with all that goes out in the same write. The reply is what the script says to this
     /// release alone. Calls `on_script` when the release is the first of those that go together.
-    pub(crate) async fn free(&self, release: LoneRelease<'_>, on_script: impl Fn()) -> RedisResult<Value> {
-        self.send_by(|state| {
+    pub(crate) fn free<'a>(&'a self, release: LoneRelease<'a>, on_script: impl Fn() + Send + 'a) -> Sending<'a> {
+        self.send_by(move |state| {
             if state.output.releases.is_empty() {
                 on_script();
             }
@@ -194,28 +199,30 @@ impl Wire {
             state.hand_over(is_first);
             place
         })
-        .await
     }
 
-    async fn send_for(&self, want: Want, write: impl Fn(&mut Vec<u8>)) -> RedisResult<Value> {
-        self.send_by(|state| {
+    fn send_for<'a>(&'a self, want: Want, write: impl Fn(&mut Vec<u8>) + Send + 'a) -> Sending<'a> {
+        self.send_by(move |state| {
             let is_first = state.is_idle();
             let bytes = state.output.write(&write);
             let place = state.places.take(want, bytes);
             state.hand_over(is_first);
             place
         })
-        .await
     }
 
-    async fn send_by(&self, send: impl Fn(&mut State) -> usize) -> RedisResult<Value> {
-        loop {
-            if let Some(answer) = self.enter(&send) {
-                return answer.await;
-            }
-            // Boxed, because it is rare: every command's future would have room for it.
-            Box::pin(self.0.0.await_room()).await;
+    fn send_by<'a>(&'a self, send: impl Fn(&mut State) -> usize + Send + 'a) -> Sending<'a> {
+        if let Some(answer) = self.enter(&send) {
+            return Either::Left(answer);
         }
+        Either::Right(Box::pin(async move {
+            loop {
+                self.0.0.await_room().await;
+                if let Some(answer) = self.enter(&send) {
+                    return answer.await;
+                }
+            }
+        }))
     }
 
     /// Sends, and takes a place for the replies. `None` when there is no room.
@@ -329,8 +336,11 @@ impl State {
     }
 }
 
+/// Commands that were sent, or that wait for room. The latter is rare, and so it is boxed: every command's future would have room for it.
+pub(crate) type Sending<'a> = Either<Answer<'a>, BoxFuture<'a, RedisResult<Value>>>;
+
 /// Waits for the replies that a place is for.
-struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     shared: &'a Shared,
     place: Option<usize>,
 }

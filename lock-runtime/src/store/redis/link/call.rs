@@ -1,9 +1,9 @@
 //! How a [`Link`] sends a command, and waits for the reply.
 
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::timeout_at;
@@ -45,17 +45,18 @@ impl Link {
 
     async fn send_twice(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> (Result<Called, CallError>, bool) {
         match self.send(command, deadline).await {
-            Err(CallError::Failed(error)) if error.is_io_error() => {
-                // Boxed, because it is rare, as in `send`.
-                let again = Box::pin(self.send(command, deadline.counted_from(Moment::now()))).await;
-                let outcome = match again {
-                    Ok(called) => Ok(Called { repeated: true, ..called }),
-                    Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
-                    Err(error) => Err(error.after_sending()),
-                };
-                (outcome, true)
-            }
-            outcome => (outcome, false),
+            Err(CallError::Failed(error)) if error.is_io_error() => {}
+            outcome => return (outcome, false),
+        }
+        // Boxed, because it is rare, as in `send`.
+        (Box::pin(self.send_again(command, deadline)).await, true)
+    }
+
+    async fn send_again(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
+        match self.send(command, deadline.counted_from(Moment::now())).await {
+            Ok(called) => Ok(Called { repeated: true, ..called }),
+            Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
+            Err(error) => Err(error.after_sending()),
         }
     }
 
@@ -66,8 +67,7 @@ impl Link {
             // Boxed, because it is rare: every command's future would have room for it.
             Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
         } else {
-            let reply = pin!(command.command.send(self, &live.wire));
-            self.await_reply(live.made, deadline, reply).await?
+            self.await_reply(live.made, deadline, command.command.send(self, &live.wire)).await?
         };
         let sent = sent_at(deadline);
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
@@ -82,11 +82,11 @@ impl Link {
         deadline: Deadline,
     ) -> Result<Value, CallError> {
         self.note_commands(1);
-        let reply = pin!(async {
+        let reply = async {
             let [answer, reply] = live.wire.send_behind(&first, |output| command.command.write(output)).await?;
             command.on_first(live, &answer);
             Ok(reply)
-        });
+        };
         self.await_reply(live.made, deadline, reply).await
     }
 
@@ -106,7 +106,7 @@ impl Link {
                 // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
                 let told =
                     |[asked, answer]: [Value; 2]| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
-                let reply = pin!(async { replies.await.map(told) });
+                let reply = async { replies.await.map(told) };
                 self.await_reply(live.made, deadline, reply).await?
             };
             Ok(Called { value, sent: deadline.start(), repeated: false, live, link: Arc::clone(self) })
@@ -121,7 +121,7 @@ impl Link {
         deadline: Deadline,
     ) -> Result<Vec<Value>, CallError> {
         self.note_commands(commands.len());
-        let replies = pin!(async { live.wire.send_all(commands).await.map(Value::Array) });
+        let replies = async { live.wire.send_all(commands).await.map(Value::Array) };
         match self.await_reply(live.made, deadline, replies).await? {
             Value::Array(values) => Ok(values),
             value => Ok(vec![value]),
@@ -135,36 +135,38 @@ impl Link {
     }
 
     /// Waits for a reply, and decides by the reply, or by its absence, whether the connection is still good.
-    async fn await_reply(
+    ///
+    /// Not an `async fn`, as everything around the reply of each command: that would have room for its arguments twice.
+    fn await_reply(
         &self,
         made: Made,
         deadline: Deadline,
-        reply: Pin<&mut impl Future<Output = RedisResult<Value>>>,
-    ) -> Result<Value, CallError> {
-        let reply = self.in_time(made, deadline, reply).await?.and_then(Value::extract_error);
-        self.conclude(made, reply.as_ref().map(reply::caught));
-        Ok(reply?)
+        reply: impl Future<Output = RedisResult<Value>> + Send,
+    ) -> impl Future<Output = Result<Value, CallError>> + Send {
+        self.in_time(made.generation, deadline, reply).map(move |reply| {
+            let reply = reply?.and_then(Value::extract_error);
+            self.conclude(made, reply.as_ref().map(reply::caught));
+            Ok(reply?)
+        })
     }
 
     /// Waits for what a connection answers.
-    ///
-    /// The answer is borrowed: a future that is passed on by value is copied, and its caller has room for each copy.
-    async fn in_time<T>(
+    fn in_time(
         &self,
-        made: Made,
+        generation: u64,
         deadline: Deadline,
-        answer: Pin<&mut impl Future<Output = RedisResult<T>>>,
-    ) -> Result<RedisResult<T>, CallError> {
-        let limit = self.limit(deadline);
-        let sent = deadline.start();
-        let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), answer).await;
-        let Ok(answer) = outcome else {
-            self.on_silence(made.generation, sent, limit);
-            return Err(self.unanswered(limit));
-        };
-        self.on_reply();
-        self.note_nearer(sent);
-        Ok(answer)
+        answer: impl Future<Output = RedisResult<Value>> + Send,
+    ) -> impl Future<Output = Result<RedisResult<Value>, CallError>> + Send {
+        let (sent, limit) = (deadline.start(), self.limit(deadline));
+        timeout_at(Deadline::new(sent, limit).on_timer(), answer).map(move |outcome| {
+            let Ok(answer) = outcome else {
+                self.on_silence(generation, sent, limit);
+                return Err(self.unanswered(limit));
+            };
+            self.on_reply();
+            self.note_nearer(sent);
+            Ok(answer)
+        })
     }
 
     /// Decides by the code of the first error among the answers, or by the failure of the connection, whether the connection

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, Value};
 
 use super::super::hash_slot::slot_of;
 use super::super::millis;
 use super::super::release::free_command;
-use super::super::wire::{LoneRelease, Wire, encode};
+use super::super::wire::{LoneRelease, Sending, Wire, encode};
 use super::call::arming;
 use super::{Channel, Link, Live};
 use crate::clock::Moment;
@@ -39,16 +39,16 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) async fn send(&self, link: &Link, wire: &Wire) -> RedisResult<Value> {
+    pub(super) fn send<'a>(&'a self, link: &'a Link, wire: &'a Wire) -> Sending<'a> {
         match self {
             Self::Free { release, is_known } => {
                 let (lock, token) = (&*release.key, release.token.as_str());
                 let lone = LoneRelease { lock, token, is_known: *is_known, are_more: release.beside_others };
-                wire.free(lone, || link.note_commands(1)).await
+                wire.free(lone, || link.note_commands(1))
             }
             Self::Own(_) | Self::Claim { .. } => {
                 link.note_commands(1);
-                wire.send_written(|output| self.write(output)).await
+                wire.send_written(|output| self.write(output))
             }
         }
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -199,8 +200,10 @@ async fn releases_that_come_together_are_one_script_and_each_has_its_own_answer(
     ] {
         let _seeded = Seeded::begin(bug);
         let (wire, mut far, _) = connected().await;
-        let scripts = std::cell::Cell::new(0);
-        let on_script = || scripts.set(scripts.get() + 1);
+        let scripts = AtomicU32::new(0);
+        let on_script = || {
+            scripts.fetch_add(1, Ordering::Relaxed);
+        };
         let locks = ["a", "b", "c"].map(|lock| wire.free(lone(lock, true), on_script));
         let server = async {
             let sent = sent_to(&mut far).await;
@@ -211,7 +214,7 @@ async fn releases_that_come_together_are_one_script_and_each_has_its_own_answer(
         };
         let (answers, ()) = join(join_all(locks), server).await;
         assert_eq!(answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected, "{bug:?}");
-        assert_eq!(scripts.get(), 1);
+        assert_eq!(scripts.into_inner(), 1);
     }
 }
 
