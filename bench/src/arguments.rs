@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use crate::workload::{CASES, Case};
 
 pub(crate) const USAGE: &str = "\
-usage: cargo run --release -p bench -- [all | CASE…] [--quick] [--rounds N] [--only CONTESTANT]… [--json FILE] [--svg DIR] [--markdown FILE]
-       cargo run --release -p bench -- --from FILE [CASE…] [--svg DIR] [--markdown FILE]
-  FILE of --json keeps what was measured, times included; everything else shows ratios.
+usage: cargo run --release -p bench -- [all | CASE…] [--server PROGRAM] [--quick] [--rounds N] [--only CONTESTANT]…
+         [--json FILE] [--data FILE] [--svg DIR] [--markdown FILE]
+       cargo run --release -p bench -- --from FILE [CASE…] [--data FILE] [--svg DIR] [--markdown FILE]
+  PROGRAM is redis-server when nothing is said, or valkey-server.
+  FILE of --json keeps what was measured, times included; everything else shows ratios. FILE of --data has those of each round.
   CASE is a group (w1 … w11, w3b, scale, hanging, telemetry) or one case (w2-64); see bench/src/workload.rs for all of them.";
 
 /// The arguments of a benchmark run.
@@ -17,7 +19,10 @@ pub(crate) struct Arguments {
     pub(crate) quick: bool,
     pub(crate) rounds: Option<u32>,
     pub(crate) only: Vec<String>,
+    /// The server's program.
+    pub(crate) server: PathBuf,
     pub(crate) json: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     pub(crate) svg: Option<PathBuf>,
     pub(crate) markdown: Option<PathBuf>,
     /// A JSON file of an earlier run, to be reported on with what is measured now.
@@ -26,7 +31,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn read(words: &[String]) -> Result<Self, String> {
-        let mut arguments = Self::default();
+        let mut arguments = Self { server: "redis-server".into(), ..Self::default() };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().cloned().ok_or(format!("{word} needs a value"));
@@ -36,7 +41,9 @@ impl Arguments {
                     arguments.rounds = Some(value()?.parse().map_err(|_| "--rounds takes a number".to_owned())?);
                 }
                 "--only" => arguments.only.push(value()?),
+                "--server" => arguments.server = value()?.into(),
                 "--json" => arguments.json = Some(value()?.into()),
+                "--data" => arguments.data = Some(value()?.into()),
                 "--svg" => arguments.svg = Some(value()?.into()),
                 "--markdown" => arguments.markdown = Some(value()?.into()),
                 "--from" => arguments.from = Some(value()?.into()),

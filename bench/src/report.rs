@@ -13,7 +13,7 @@ use crate::verdict;
 /// What was measured with what.
 pub(crate) fn head(server: &Servers, arguments: &Arguments, python: bool) -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let mut text = format!("Redis {} on loopback, {cores} cores", server.version());
+    let mut text = format!("{} on loopback, {cores} cores", server.version());
     text.push_str(if arguments.quick { ", quick run: small crowds, short rounds, the others once\n" } else { "\n" });
     if !python {
         text.push_str("redis-py is left out: no Python with it (BENCH_PYTHON or .venv/bin/python)\n");

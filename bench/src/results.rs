@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::column::Column;
 use crate::contestant::Who;
 use crate::outcome::Outcome;
+use crate::report::number;
 use crate::stats::{Sample, float};
 use crate::workload::{self, Case};
 
@@ -52,6 +53,32 @@ impl Results {
     pub(crate) fn plain(&self, who: Who, value: &str) -> Option<f64> {
         let sample = Sample::new(self.rounds.iter().filter_map(|round| round.get(&who)?.get(value)));
         (!sample.is_empty()).then(|| sample.median())
+    }
+
+    /// What the table of the case shows of each round. The rounds of a column stand in ascending order.
+    fn shown(&self) -> serde_json::Value {
+        let rows = self.case.contestants.iter().flat_map(|who| {
+            let columns = self.case.columns.iter().map(move |column| {
+                // Three digits say what a measurement can say.
+                let round = |value: &f64| serde_json::json!(number(*value).replace(',', "").parse::<f64>().ok());
+                let rounds: Vec<_> = self.sample(*who, column).values().iter().map(round).collect();
+                (column.title, rounds)
+            });
+            let columns: serde_json::Map<_, _> = columns
+                .filter(|(_, rounds)| !rounds.is_empty())
+                .map(|(title, rounds)| (title.to_owned(), rounds.into()))
+                .collect();
+            (!columns.is_empty()).then(|| (who.title().to_owned(), columns.into()))
+        });
+        let rows: serde_json::Map<_, _> = rows.collect();
+        let ratios = self.case.columns.iter().filter(|column| column.is_ratio).map(|column| column.title);
+        serde_json::json!({
+            "case": self.case.id,
+            "title": self.case.title,
+            "ratios": ratios.collect::<Vec<_>>(),
+            "to": self.case.baseline.title(),
+            "rounds": rows,
+        })
     }
 
     /// How many times as long as ours the best of some others takes, by the compared column; those that fail do not count.
@@ -103,6 +130,14 @@ pub(crate) fn write(file: &Path, all: &[Results]) -> Result<(), String> {
     }
     let json = serde_json::to_string_pretty(&records).map_err(|error| error.to_string())?;
     std::fs::write(file, json).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Keeps what the tables are made of, round by round: ratios and counts, no times.
+pub(crate) fn write_shown(file: &Path, head: &str, all: &[Results]) -> Result<(), String> {
+    let cases: Vec<_> = all.iter().map(Results::shown).collect();
+    let json = serde_json::json!({ "server": head.trim(), "cases": cases });
+    let json = serde_json::to_string_pretty(&json).map_err(|error| error.to_string())?;
+    std::fs::write(file, json + "\n").map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// Reads the results of an earlier run. What is not measured any more is left out.

@@ -17,7 +17,7 @@ use crate::workload::Case;
 use crate::{chart, report, verdict};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let server = Servers::one()?;
+    let server = Servers::one(&arguments.server)?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let weighing = weighing_program(&this);
     let head = report::head(&server, arguments, redis_py::python().is_some());
@@ -51,7 +51,7 @@ fn measure_case(
     let mut clusters = BTreeMap::new();
     for masters in case.contestants.iter().filter_map(|who| who.masters()) {
         if let Entry::Vacant(place) = clusters.entry(masters) {
-            place.insert(Servers::masters(masters)?);
+            place.insert(Servers::masters(&arguments.server, masters)?);
         }
     }
     let python = redis_py::python();
@@ -91,6 +91,9 @@ fn publish(arguments: &Arguments, all: &[Results], head: &str) -> Result<(), Str
     print!("\n{}", page.verdict());
     if let Some(file) = &arguments.markdown {
         page.place(file)?;
+    }
+    if let Some(file) = &arguments.data {
+        results::write_shown(file, head, all)?;
     }
     if let Some(folder) = &arguments.svg {
         chart::draw_all(folder, all, arguments.quick)?;

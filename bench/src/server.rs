@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::process::Usage;
 
-/// A `redis-server` on a free port of this host; it ends with this value.
+/// A server on a free port of this host; it ends with this value.
 #[derive(Debug)]
 pub(crate) struct Server {
     process: Child,
@@ -29,11 +30,12 @@ pub(crate) struct Calls {
 }
 
 impl Server {
-    /// With further options.
-    pub(crate) fn start(options: &[&str]) -> Result<Self, String> {
+    /// Starts the `program`, with further options.
+    pub(crate) fn start(program: &Path, options: &[&str]) -> Result<Self, String> {
+        let name = program.display();
         let folder = TempDir::new().map_err(|error| format!("no folder for the server: {error}"))?;
         let port = free_port()?;
-        let process = Command::new("redis-server")
+        let process = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             // A thousand waiting clients of some contestants need a connection each.
             .args(["--maxclients", "20000", "--dir"])
@@ -43,13 +45,13 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| format!("redis-server can't be started; is it installed? {error}"))?;
+            .map_err(|error| format!("{name} can't be started; is it installed? {error}"))?;
         let all_cores = sched_getaffinity(None).map_err(|error| error.to_string())?;
         let server = Self { process, port, all_cores, _folder: folder };
         let patience = Instant::now() + Duration::from_secs(10);
         while let Err(problem) = server.ask::<()>(&redis::cmd("PING")) {
             if Instant::now() > patience {
-                return Err(format!("redis-server does not answer: {problem}"));
+                return Err(format!("{name} does not answer: {problem}"));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -74,10 +76,14 @@ impl Server {
         command.query(&mut self.connection()?).map_err(|error| error.to_string())
     }
 
+    /// Its name and version.
     pub(crate) fn version(&self) -> String {
         let info: String = self.ask(redis::cmd("INFO").arg("server")).unwrap_or_default();
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
-        field("redis_version:").to_owned()
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        match field("valkey_version:") {
+            Some(version) => format!("Valkey {version}"),
+            None => format!("Redis {}", field("redis_version:").unwrap_or_default()),
+        }
     }
 
     /// Empties the server and disconnects whoever the last contestant left behind.

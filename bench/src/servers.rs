@@ -1,6 +1,7 @@
 //! [`Servers`]: what the locks of a case are on, one server or the masters of a cluster.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::process::Usage;
@@ -20,20 +21,20 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// A server by itself.
-    pub(crate) fn one() -> Result<Self, String> {
-        let server = Server::start(&[])?;
+    pub(crate) fn one(program: &Path) -> Result<Self, String> {
+        let server = Server::start(program, &[])?;
         let url = format!("redis://{}", server.address());
         Ok(Self { nodes: vec![server], url })
     }
 
     /// A cluster of this number of masters, without replicas.
-    pub(crate) fn masters(count: usize) -> Result<Self, String> {
+    pub(crate) fn masters(program: &Path, count: usize) -> Result<Self, String> {
         let (mut nodes, mut buses) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let bus = free_port()?.to_string();
             // While one hangs the others go on.
             let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-port", &bus];
-            nodes.push(Server::start(&options)?);
+            nodes.push(Server::start(program, &options)?);
             buses.push(bus);
         }
         let addresses: Vec<_> = nodes.iter().map(Server::address).collect();

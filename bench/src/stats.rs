@@ -15,6 +15,11 @@ impl Sample {
         self.0.is_empty()
     }
 
+    /// In ascending order.
+    pub(crate) fn values(&self) -> &[f64] {
+        &self.0
+    }
+
     pub(crate) fn median(&self) -> f64 {
         self.quantile(0.5)
     }

@@ -153,6 +153,7 @@ mod seeded {
         TimesOfKeysAddUp,
         ToldOfOthers,
         ToldOfTheFuture,
+        TooLateIsFailure,
         TryDoesNotWait,
         TryStartsPatienceAnew,
         UnansweredRenewalForgotten,

@@ -13,7 +13,8 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use futures_util::future::{BoxFuture, Either};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Either, ready};
 use redis::{Cmd, ErrorKind, Pipeline, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 
@@ -132,7 +133,7 @@ impl Wire {
         self.0.0.lock().places.unread()
     }
 
-    /// Sends a command, and waits for its reply. An error reply is a value.
+    /// Sends a command now; the future waits for its reply. An error reply is a value.
     pub(crate) fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a> {
         self.send_written(|output| command.write_packed_command(output))
     }
@@ -143,32 +144,34 @@ impl Wire {
     }
 
     /// Sends a command that `write` writes behind another, in one piece, and waits for both replies.
-    pub(crate) async fn send_behind(
-        &self,
-        first: &Cmd,
-        write: impl Fn(&mut Vec<u8>) + Send,
-    ) -> RedisResult<[Value; 2]> {
+    pub(crate) fn send_behind<'a>(
+        &'a self,
+        first: &'a Cmd,
+        write: impl Fn(&mut Vec<u8>) + Send + 'a,
+    ) -> impl Future<Output = RedisResult<[Value; 2]>> + Send + 'a {
         let both = move |output: &mut Vec<u8>| {
             first.write_packed_command(output);
             write(output);
         };
-        let replies = match self.send_for(Want::List(2), both).await? {
-            Value::Array(replies) => replies,
-            _ => Vec::new(),
-        };
-        Ok(<[Value; 2]>::try_from(replies).unwrap_or_default())
+        self.send_for(Want::List(2), both).map(|replies| {
+            let replies = if let Value::Array(replies) = replies? { replies } else { Vec::new() };
+            Ok(<[Value; 2]>::try_from(replies).unwrap_or_default())
+        })
     }
 
     /// Sends commands in one piece, and waits for the replies to all of them.
-    pub(crate) async fn send_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+    pub(crate) fn send_all<'a>(
+        &'a self,
+        commands: &'a Pipeline,
+    ) -> impl Future<Output = RedisResult<Vec<Value>>> + Send + 'a {
         if commands.is_empty() {
-            return Ok(Vec::new());
+            return Either::Left(ready(Ok(Vec::new())));
         }
         let write = |output: &mut Vec<u8>| commands.cmd_iter().for_each(|command| command.write_packed_command(output));
-        match self.send_for(Want::List(commands.len()), write).await? {
+        Either::Right(self.send_for(Want::List(commands.len()), write).map(|replies| match replies? {
             Value::Array(replies) => Ok(replies),
             reply => Ok(vec![reply]),
-        }
+        }))
     }
 
     /// Sends a command behind all that were sent before, and waits for nothing. It is not sent when there is no room. When the
