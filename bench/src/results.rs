@@ -57,7 +57,7 @@ impl Results {
 
     /// What the table of the case shows of each round. The rounds of a column stand in ascending order.
     fn shown(&self) -> serde_json::Value {
-        let rows = self.case.contestants.iter().flat_map(|who| {
+        let rows = self.case.contestants.iter().filter_map(|who| {
             let columns = self.case.columns.iter().map(move |column| {
                 // Three digits say what a measurement can say.
                 let round = |value: &f64| serde_json::json!(number(*value).replace(',', "").parse::<f64>().ok());

@@ -63,9 +63,15 @@ impl Fault {
         match self {
             Self::Calm => "Nothing is done to anybody.",
             Self::HolderKilled => "The holder is killed: while it holds, or before it hears that it does.",
-            Self::SlowHolder => "The holder's body is longer than its lease.",
-            Self::CutOff => "The holder's connection is dead for longer than its lease.",
-            Self::ReplyLost => "The reply to an acquire never arrives.",
+            Self::SlowHolder => {
+                "The holder's body is longer than its lease, and a write that it sent is on its way for that long."
+            }
+            Self::CutOff => {
+                "The holder's connection is dead for longer than its lease, and a write that it sent elsewhere is on its way for that long."
+            }
+            Self::ReplyLost => {
+                "The reply to an acquire never arrives. The leases are longer here than under the other faults."
+            }
             Self::LateRelease => "The release arrives after the end of its lease.",
             Self::ClocksApart => "The clocks of two processes are two seconds off.",
             Self::WaiterKilled => "A process that waits is killed.",
@@ -100,6 +106,11 @@ impl Fault {
     /// Whether the victim acquires once only.
     pub(crate) fn is_about_one_hold(self) -> bool {
         matches!(self, Self::SlowHolder | Self::CutOff | Self::ReplyLost | Self::LateRelease)
+    }
+
+    /// Whether a write of the victim is on its way for longer than its lease.
+    pub(crate) fn delays_a_write(self) -> bool {
+        matches!(self, Self::SlowHolder | Self::CutOff)
     }
 
     /// How long a body of the victim takes.

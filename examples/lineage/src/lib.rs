@@ -1,7 +1,7 @@
 //! A museum of published locks: each beside this project's own, under the same faults, judged by the same checker.
 //!
 //! `published` has the locks, `hall` says where each is wrong, `fault` what is done to all of them. A cell of the table
-//! is one lock under one fault: `stage` sets it up and breaks things, `part` is what its processes do, `verdict` turns
+//! is one lock under one fault: `stage` sets it up and breaks things, `part` is what its processes do, `store` is what the locks protect, `verdict` turns
 //! what the checker finds into promises of `docs/guarantees.md`, `reel` keeps the stretch of the run that shows it. `tour` plays every
 //! cell; `table`, `chart` and `page` show it.
 
@@ -17,6 +17,7 @@ mod patience;
 mod published;
 mod reel;
 mod stage;
+mod store;
 mod table;
 mod tour;
 mod verdict;

@@ -6,11 +6,13 @@ use crate::fault::Fault;
 use crate::hall::HALL;
 use crate::reel::Reel;
 use crate::table::Table;
+use crate::verdict::Promise;
 
 /// What the page's script reads.
 #[derive(Serialize)]
 struct Data<'a> {
     faults: Vec<Column>,
+    promises: Vec<Broken>,
     locks: Vec<Row<'a>>,
 }
 
@@ -44,6 +46,12 @@ struct Broken {
     means: &'static str,
 }
 
+impl Broken {
+    fn of(promise: Promise) -> Self {
+        Self { number: promise.number(), name: promise.to_string(), means: promise.means() }
+    }
+}
+
 /// The page of a table, as HTML.
 ///
 /// # Panics
@@ -58,7 +66,8 @@ pub fn page(table: &Table) -> String {
         is_published: plate.is_published(),
         cells: Fault::ALL.map(|fault| table.cell(plate, fault).map(shown).unwrap_or_default()).into(),
     });
-    let data = Data { faults: faults.into(), locks: locks.collect() };
+    let promises = Promise::ALL.map(Broken::of);
+    let data = Data { faults: faults.into(), promises: promises.into(), locks: locks.collect() };
     // Inside of a script element nothing may look like its end.
     let data = serde_json::to_string(&data).expect("plain data").replace('<', "\\u003c");
     include_str!("page/page.html")
@@ -68,10 +77,8 @@ pub fn page(table: &Table) -> String {
 }
 
 fn shown(cell: &crate::stage::Cell) -> Vec<Shown<'_>> {
-    let broken = cell.broken.iter().map(|(promise, finding)| Shown {
-        promise: Some(Broken { number: promise.number(), name: promise.to_string(), means: promise.means() }),
-        reel: &finding.reel,
-    });
+    let broken =
+        cell.broken.iter().map(|(promise, finding)| Shown { promise: Some(Broken::of(*promise)), reel: &finding.reel });
     let kept = cell.kept.iter().filter(|_| cell.broken.is_empty()).map(|reel| Shown { promise: None, reel });
     broken.chain(kept).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use history::{Diary, Hold, Lock, Place, Recorder, Wanted, What};
+use history::{Diary, Hold as _, Lock, Place, Recorder, Wanted, What};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use tests::soak::worker::watch;
@@ -13,8 +13,9 @@ use tokio::runtime::{Builder, Handle};
 use tokio::time::{Instant, sleep};
 
 use crate::clock;
-use crate::fault::Fault;
+use crate::fault::{Fault, LEASE};
 use crate::hall::Plate;
+use crate::store::Store;
 
 /// What a process is told by the one that starts it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -119,6 +120,8 @@ struct Task<L> {
 
 /// How long an ordinary acquire waits, in milliseconds.
 const TIMEOUT: u64 = 1000;
+/// For how many milliseconds a victim's write is on its way: until its lease has ended, and the next holder has written.
+const LATE: u64 = LEASE + 40;
 /// From one look at the deadline to the next.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -144,9 +147,23 @@ impl<L: Lock> Task<L> {
 
     async fn once(&mut self, timeout: u64, body: Duration) {
         let expire = u64::try_from(self.part.fault.lease().as_millis()).unwrap_or(u64::MAX);
-        // The victim's way to the lock is the plainest: what it says is what the fault waits for.
-        let wanted = Wanted { timeout, expire, fenced: !self.part.is_victim, ..Wanted::default() };
+        // The victim's way to the lock is the plainest, where the fault waits for its commands.
+        let (fault, is_victim) = (self.part.fault, self.part.is_victim);
+        let wanted = Wanted { timeout, expire, fenced: !is_victim || fault.delays_a_write(), ..Wanted::default() };
         let Some(kept) = self.diary.acquire(&*self.lock, &self.key, wanted, None).await else { return };
+        let writing = fault.delays_a_write().then(|| {
+            let write = Write { folder: self.part.folder.clone(), key: self.key.clone(), fence: kept.hold.fence() };
+            if !is_victim {
+                self.diary.recorder().note(write.deliver());
+                return None;
+            }
+            // What its sender does meanwhile changes nothing about a write that is on its way.
+            let mut recorder = Recorder::new(&self.part.folder, &self.part.name, 1002);
+            Some(tokio::spawn(async move {
+                sleep(Duration::from_millis(LATE)).await;
+                recorder.note(write.deliver());
+            }))
+        });
         // The body, which a lock with a deadline ends.
         let end = Instant::now() + body;
         while Instant::now() < end && kept.hold.remaining() != Some(Duration::ZERO) {
@@ -154,5 +171,22 @@ impl<L: Lock> Task<L> {
         }
         self.diary.look(&kept);
         self.diary.release(kept).await;
+        if let Some(writing) = writing.flatten() {
+            writing.await.expect("a write that ends");
+        }
+    }
+}
+
+/// A write to what the lock protects.
+struct Write {
+    folder: PathBuf,
+    key: String,
+    fence: Option<u64>,
+}
+
+impl Write {
+    fn deliver(&self) -> What {
+        let accepted = Store::open(&self.folder, &self.key).write(self.fence);
+        What::Delivered { key: self.key.clone(), fence: self.fence, accepted }
     }
 }

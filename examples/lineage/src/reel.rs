@@ -29,7 +29,7 @@ pub struct Reel {
 pub struct Step {
     /// When, in microseconds from the first step.
     pub at: u64,
-    /// Where: a process, `server` or `fault`.
+    /// Where: a process, `server`, `store` or `fault`.
     pub place: String,
     /// What it is.
     pub kind: Kind,
@@ -53,6 +53,12 @@ pub enum Kind {
     Fault,
     Asks,
     GivesBack,
+    /// A write comes to the store.
+    Writes,
+    /// A write comes to the store after its sender's lease, and the store does not know.
+    Overwrites,
+    /// The same, and the store refuses it.
+    Refused,
     Server,
     Granted,
     Told,
@@ -72,12 +78,16 @@ impl Reel {
         let film = Film::new(history, violation.key.as_deref().unwrap_or(FIRST));
         let (from, to) = violation.range;
         // Whoever held the lock when it began belongs to it from his ask on, and so does the lease of that time.
-        let held = film.claims().filter(|(_, claim)| claim.from <= to && claim.end() > from);
+        // A release that was on its way belongs to it, too.
+        let ends = |claim: &Claim| claim.answer.map_or(claim.end(), |(at, _)| claim.end().max(at));
+        let held = film.claims().filter(|(_, claim)| claim.from <= to && ends(claim) > from);
         let held = held.map(|(attempt, _)| attempt.invoked);
         let owned = film.leases.iter().filter(|lease| film.begins(lease) <= from && film.ends(lease) > from);
         let start = held.chain(owned.map(|lease| film.begins(lease))).fold(from, u64::min);
         let first = film.index(start).saturating_sub(AROUND);
-        let last = film.index(to.saturating_add(1)) + AROUND;
+        // So does a write that comes late.
+        let late = film.marks.iter().filter(|mark| mark.kind == Kind::Overwrites && mark.at > from).map(|mark| mark.at);
+        let last = film.index(late.fold(to, u64::max).saturating_add(1)) + AROUND;
         film.reel(first, last, Some(violation))
     }
 
@@ -92,7 +102,8 @@ impl Reel {
             _ => victim().next(),
         };
         let first = film.index(shown.map_or(0, |attempt| attempt.invoked)).saturating_sub(AROUND);
-        film.reel(first, first + MOST, None)
+        let late = film.marks.iter().position(|mark| mark.kind == Kind::Refused && fault.delays_a_write());
+        film.reel(first, late.map_or(0, |late| late + AROUND).max(first + MOST), None)
     }
 }
 
@@ -142,6 +153,9 @@ impl<'a> Film<'a> {
         let mut steps: Vec<_> = self.marks.iter().take(last).skip(first).map(|mark| self.step(mark)).collect();
         if let Some(violation) = violation {
             mark_broken(&mut steps, violation.range);
+        }
+        for step in &mut steps {
+            step.is_broken |= step.kind == Kind::Overwrites;
         }
         shorten(&mut steps);
         let start = steps.first().map_or(0, |step| step.at);
@@ -193,7 +207,8 @@ impl<'a> Film<'a> {
         let next = || self.leases.iter().find(|next| next.from == lease.to).map(|next| self.begins(next));
         match lease.end {
             End::Open | End::Forgotten => lease.to.1,
-            End::Expired => lease.until,
+            // The server's record is a millisecond exact.
+            End::Expired => next().map_or(lease.until, |next| next.min(lease.until)),
             End::Replaced => next().unwrap_or(lease.to.1),
             End::Deleted => {
                 let told = self.claims().filter_map(|(_, claim)| Some(claim.answer?.0));
@@ -206,6 +221,7 @@ impl<'a> Film<'a> {
         let mut marks = Vec::new();
         self.own().for_each(|attempt| self.tell_attempt(attempt, &mut marks));
         self.leases.iter().for_each(|lease| self.tell_lease(lease, &mut marks));
+        self.tell_writes(&mut marks);
         for event in &self.history.events {
             match &event.what {
                 // A victim's fault is written down under the number of its lock.
@@ -244,7 +260,7 @@ impl<'a> Film<'a> {
             told.push(format!("its deadline is {}", from_now(claim.from, claim.until)));
         }
         if let Some(fence) = claim.fence {
-            told.push(format!("fencing token …{:06}", fence % 1_000_000));
+            told.push(format!("fencing token …{:09}", fence % 1_000_000_000));
         }
         let waits = |other: &&Attempt| {
             other.invoked < attempt.invoked && other.returned().is_none_or(|returned| returned > claim.from)
@@ -273,24 +289,90 @@ impl<'a> Film<'a> {
         let end = if lease.until == NEVER { "never".to_owned() } else { from_now(begins, lease.until) };
         tell(begins, format!("key {way} {}, its lease ends {end}", name(lease)));
         match lease.end {
-            End::Expired => tell(lease.until, format!("the lease of {} ends by itself", name(lease))),
-            End::Deleted => tell(self.ends(lease), format!("key of {} deleted", name(lease))),
+            End::Expired => tell(self.ends(lease), format!("the lease of {} ends by itself", name(lease))),
+            End::Deleted => {
+                let at = self.ends(lease);
+                let is_held =
+                    |claim: &Claim| claim.killed.is_none() && claim.released.is_none_or(|released| released > at);
+                let mut own = self.claims().filter(|(attempt, claim)| lease.is_of(attempt) && claim.from < at);
+                let though = if own.any(|(_, claim)| is_held(claim)) { ", and not by itself" } else { "" };
+                tell(at, format!("key of {} deleted{though}", name(lease)));
+            }
             End::Open | End::Replaced | End::Forgotten => {}
         }
     }
 }
 
-const SERVER: &str = "server";
+/// A write that came to the store.
+#[derive(Clone, Copy)]
+struct Delivered<'a> {
+    at: u64,
+    by: &'a str,
+    fence: Option<u64>,
+    is_accepted: bool,
+}
 
-/// Leaves at most [`MOST`] steps: what lies between the begin and what broke the promise is left out first, then the end.
+impl Film<'_> {
+    /// The victim's write, and the one before it.
+    fn tell_writes(&self, marks: &mut Vec<Mark>) {
+        let delivered = self.history.events.iter().filter_map(|event| match &event.what {
+            What::Delivered { key, fence, accepted } if key == self.key => {
+                Some(Delivered { at: event.t, by: &event.process, fence: *fence, is_accepted: *accepted })
+            }
+            _ => None,
+        });
+        let delivered: Vec<_> = delivered.collect();
+        let Some(place) = delivered.iter().position(|write| write.by.starts_with("victim")) else { return };
+        let (before, own) = delivered.split_at(place);
+        let before = before.last();
+        let mut tell = |at, kind, text: String| marks.push(Mark::new(at, STORE, kind, text));
+        if let Some(before) = before {
+            tell(before.at, Kind::Writes, format!("{} writes{}", before.by, numbered(before.fence)));
+        }
+        for write in own.iter().take(1) {
+            let has_it = |lease: &Owned| {
+                name(lease) == write.by && self.begins(lease) <= write.at && write.at < self.ends(lease)
+            };
+            let text = format!("the write of {} comes, sent while it held{}", write.by, numbered(write.fence));
+            if self.leases.iter().any(has_it) {
+                tell(write.at, Kind::Writes, text);
+            } else if write.is_accepted {
+                let lost = before.map_or_else(String::new, |before| format!(": what {} wrote is lost", before.by));
+                tell(write.at, Kind::Overwrites, text + &lost);
+            } else {
+                tell(write.at, Kind::Refused, text + ", which is smaller: refused");
+            }
+        }
+    }
+}
+
+/// A fencing token in a text, from its last digits.
+fn numbered(fence: Option<u64>) -> String {
+    fence.map_or_else(|| ", without a number".to_owned(), |fence| format!(", number …{:09}", fence % 1_000_000_000))
+}
+
+const SERVER: &str = "server";
+const STORE: &str = "store";
+
+/// Leaves at most [`MOST`] steps: what lies between the begin and what broke the promise is left out first, then what lies before a
+/// late write, then the end.
 fn shorten(steps: &mut Vec<Step>) {
     let broken = steps.iter().position(|step| step.is_broken).unwrap_or_default();
-    let left_out = broken.saturating_sub(AROUND + MOST / 2);
-    if left_out > 0 && steps.len() > MOST {
-        steps.drain(MOST / 2..MOST / 2 + left_out);
-        steps.iter_mut().skip(MOST / 2).take(1).for_each(|after| after.left_out = left_out);
+    leave_out(steps, MOST / 2, broken.saturating_sub(AROUND));
+    let is_late = |step: &Step| matches!(step.kind, Kind::Overwrites | Kind::Refused);
+    let late = steps.iter().position(is_late).unwrap_or_default();
+    if late + AROUND > MOST {
+        leave_out(steps, MOST - 2 * AROUND, late - AROUND);
     }
     steps.truncate(MOST);
+}
+
+/// Leaves out these steps, unless there is room for all.
+fn leave_out(steps: &mut Vec<Step>, from: usize, to: usize) {
+    if from < to && steps.len() > MOST {
+        steps.drain(from..to);
+        steps.iter_mut().skip(from).take(1).for_each(|after| after.left_out += to - from);
+    }
 }
 
 /// Marks the steps of a stretch after which somebody held what others held, or what the server did not have as his. When there is no

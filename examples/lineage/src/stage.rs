@@ -172,8 +172,11 @@ fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, F
         splits: false,
         linger: Duration::ZERO,
     };
+    // Of several, the first shows how it began.
+    let mut violations = judge(history, &bounds);
+    violations.sort_by_key(|violation| violation.range);
     let mut broken = BTreeMap::new();
-    for violation in judge(history, &bounds) {
+    for violation in violations {
         let promise = Promise::broken_by(&violation, history);
         let finding = || Finding { drawn: draw(history, &violation), reel: Reel::of(history, &violation) };
         broken.entry(promise).or_insert_with(finding);

@@ -35,6 +35,9 @@ struct Seen {
     at_end: usize,
     /// Steps with an overlap that is hatched and labelled, at the end: of the exhibit, and of ours.
     overlaps: usize,
+    /// Late writes that the store took, and that it refused.
+    lost: usize,
+    refused: usize,
     ours: usize,
 }
 
@@ -68,6 +71,13 @@ fn every_exhibit_is_shown_step_by_step_and_an_overlap_is_seen_where_there_is_one
         assert!(seen.lock != "ours" || seen.promise.is_none() && seen.overlaps == 0, "{seen:?}");
     }
     assert!(seen.iter().any(|seen| seen.promise == Some(1)));
+    // Where the holder is too slow or cut off, a write of its comes late.
+    let late = |fault: &str| seen.iter().filter(move |seen| seen.title.ends_with(fault)).collect::<Vec<_>>();
+    for fault in [Fault::SlowHolder, Fault::CutOff].map(|fault| fault.title().join(" ")) {
+        let (ours, others): (Vec<_>, Vec<_>) = late(&fault).into_iter().partition(|seen| seen.lock == "ours");
+        assert!(ours.iter().all(|seen| seen.lost == 0 && seen.refused == 1), "{fault}: {ours:?}");
+        assert!(others.iter().any(|seen| seen.lost == 1) && others.iter().all(|seen| seen.refused == 0), "{fault}");
+    }
 }
 
 /// Opens the file as a visitor would, and reads what the walk wrote down.

@@ -31,6 +31,8 @@
       shown: pressed,
       at_end: shown(exhibit),
       overlaps: overlaps(exhibit),
+      lost: steps(exhibit).filter((line) => isSeen(line) && line.textContent.includes("wrote is lost")).length,
+      refused: steps(exhibit).filter((line) => isSeen(line) && line.textContent.includes("smaller: refused")).length,
       ours: runs().slice(1).reduce((sum, run) => sum + overlaps(run), 0),
     };
   };

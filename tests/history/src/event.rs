@@ -146,6 +146,9 @@ pub enum What {
     Opened { key: String, fence: u64, accepted: Option<bool> },
     /// The holder wrote to it.
     Wrote { key: String, fence: u64, value: u64, accepted: Option<bool> },
+    /// A write that was sent during a hold came to a store, which knows the greatest number that it has seen. `None`: the lock gives no
+    /// numbers, and the store takes every write.
+    Delivered { key: String, fence: Option<u64>, accepted: bool },
     /// What the register held in the end.
     Final { key: String, value: u64 },
     /// A process could not run from `from` until now.

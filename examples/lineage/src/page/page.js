@@ -1,6 +1,6 @@
 "use strict";
 // Shows what was recorded, and adds nothing. The address names what is shown: #LOCK/FAULT/PROMISE/STEP.
-const { faults, locks } = JSON.parse(document.getElementById("data").textContent);
+const { faults, promises, locks } = JSON.parse(document.getElementById("data").textContent);
 const ours = locks.find((lock) => !lock.is_published);
 const cells = faults.flatMap((fault, column) => locks.map((lock) => ({ lock, fault, shown: lock.cells[column] })));
 const found = (lock, fault) => cells.find((cell) => cell.lock === lock && cell.fault === fault);
@@ -17,7 +17,12 @@ function element(name, text = "", attributes = {}) {
 const now = { cell: cells[0], reel: 0, step: 1, runs: [] };
 let player = 0;
 
-function places(reel) { return [...reel.processes, "server", "fault"]; }
+function places(reel) {
+  const isStored = reel.steps.some((step) => step.place === "store");
+  return [...reel.processes, "server", ...(isStored ? ["store"] : []), "fault"];
+}
+
+const counted = (number) => ["nobody", "one", "two", "three"][number] ?? String(number);
 
 function row(step, reel, index) {
   const overlap = step.holders.length > 1;
@@ -29,8 +34,8 @@ function row(step, reel, index) {
     const holds = step.holders.includes(place);
     const mark = (holds && overlap) || (isHere && step.is_broken) ? "⚠ " : "";
     const isServer = place === "server" && step.owner;
-    const state = holds ? (overlap ? "two hold" : "holds") : isServer ? `has ${step.owner}` : "";
-    const way = !isHere ? "" : ["granted", "told"].includes(step.kind) ? "server → " : "";
+    const state = holds ? (overlap ? `${counted(step.holders.length)} hold` : "holds") : isServer ? `has ${step.owner}` : "";
+    const way = !isHere ? "" : step.kind === "granted" ? "server → " : "";
     const onward = isHere && ["asks", "gives_back"].includes(step.kind) ? " → server" : "";
     const cell = element("td", mark + way + (isHere ? step.text : state) + onward);
     cell.classList.toggle("hold", holds);
@@ -59,8 +64,8 @@ function run(lock, { promise, reel }) {
   const told = promise
     ? element("p", `⚠ Promise ${promise.name} is broken. Promised: “${promise.means}” The checker: ${reel.verdict}.`, { class: "verdict" })
     : element("p", "✓ The checker finds no broken promise in this run.", { class: "fine" });
-  const passed = `Of those that waited in this run the most passed over saw ${reel.passed_over} grants go to processes that asked later.`;
-  made.append(told, element("p", passed, { class: "faint" }), table);
+  const passed = `Queue: one that waited saw ${reel.passed_over} grants go to processes that asked later, more than any other in this run.`;
+  made.append(told, ...(now.cell.fault.id === "Calm" ? [element("p", passed)] : []), table);
   return made;
 }
 
@@ -84,14 +89,26 @@ function show() {
   }
 }
 
-function steps() { return Math.max(...now.runs.map(([, one]) => one.reel.steps.length)); }
+// The exhibit is what is stepped through; ours beside it shows what had happened by the same time.
+function steps() { return now.runs[0][1].reel.steps.length; }
+
+function reached(index, number) {
+  const [, { reel }] = now.runs[index];
+  if (index === 0) return number;
+  if (number === steps()) return reel.steps.length;
+  const time = now.runs[0][1].reel.steps[number - 1].at;
+  return reel.steps.filter((step) => step.at <= time).length;
+}
 
 function step(number) {
   now.step = Math.min(Math.max(number, 1), steps());
-  for (const line of at("stage").querySelectorAll("tr[data-step]")) {
-    line.classList.toggle("ahead", Number(line.dataset.step) > now.step);
-    line.classList.toggle("now", Number(line.dataset.step) === now.step);
-  }
+  [...at("stage").children].forEach((shown, index) => {
+    const last = reached(index, now.step);
+    for (const line of shown.querySelectorAll("tr[data-step]")) {
+      line.classList.toggle("ahead", Number(line.dataset.step) > last);
+      line.classList.toggle("now", Number(line.dataset.step) === last);
+    }
+  });
   at("slider").max = steps();
   at("slider").value = now.step;
   at("count").textContent = `step ${now.step} of ${steps()}`;
@@ -147,13 +164,17 @@ at("hall").append(head, ...locks.map((lock) => {
     const numbers = cell.shown.filter(({ promise }) => promise).map(({ promise }) => promise.number).join(" ");
     const button = element("button", numbers ? `⚠ ${numbers}` : "kept", { class: numbers ? "broken" : "kept" });
     button.dataset.cell = `${lock.name}/${fault.id}`;
-    button.onclick = () => go(cell, 0, 1);
+    button.onclick = () => {
+      go(cell, 0, 1);
+      document.querySelector("main").scrollIntoView();
+    };
     const box = element("td");
     box.append(button);
     return box;
   }));
   return line;
 }));
+at("legend").append(...promises.map(({ name, means }) => element("li", `${name.replace(/^\d+ /, "")}: ${means}`)));
 const buttons = { first: "Home", back: "ArrowLeft", play: " ", forward: "ArrowRight", last: "End" };
 for (const [id, key] of Object.entries(buttons)) at(id).onclick = acts[key];
 at("slider").oninput = () => step(Number(at("slider").value));
