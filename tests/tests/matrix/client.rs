@@ -262,7 +262,7 @@ async fn row_41_a_process_that_exits_delays_others_by_its_lease_and_a_second() {
 }
 
 #[tokio::test]
-async fn row_41_a_process_that_is_told_to_end_gives_back_what_it_holds() {
+async fn row_77_a_process_that_is_told_to_end_gives_back_what_it_holds() {
     let server = Server::start();
     let north = manager(&server.url()).await;
     let mut holder = child("hold", LONG, &server.url());
