@@ -190,39 +190,34 @@ impl Process {
     /// A token of which another process sees whether its lease `may_linger`, and this one how it shares the lock.
     pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        let sequence = Sequence { number, may_linger, share };
-        // A token that fits is written on the stack, so that it costs one allocation.
-        let mut short = [0; SHORT];
-        let mut rest = &mut short[..];
-        let text = match write!(rest, "{}.{sequence}@{}", self.id, self.label) {
-            Ok(()) => {
-                let left = rest.len();
-                short.get(..SHORT - left).and_then(|bytes| std::str::from_utf8(bytes).ok())
-            }
-            Err(_) => None,
-        };
-        Token(text.map_or_else(|| format!("{}.{sequence}@{}", self.id, self.label).into(), Arc::from))
-    }
-}
-
-/// What tells the tokens of one process apart. Others read it as a number.
-struct Sequence {
-    number: u64,
-    may_linger: bool,
-    share: Option<Share>,
-}
-
-impl fmt::Display for Sequence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.may_linger {
-            f.write_char('0')?;
-        }
-        match self.share {
-            None => self.number.fmt(f),
+        let (mut alone, mut shared) = (itoa::Buffer::new(), [0; 32]);
+        let sequence = match share {
+            None => alone.format(number),
             // The 1 is no zero in front, which would say that the lease may linger.
-            Some(share) => write!(f, "1{:010}{:010}", self.number, share.capacity()),
+            Some(share) => written(&mut shared, format_args!("1{number:010}{:010}", share.capacity())),
+        };
+        let linger = if may_linger { "0" } else { "" };
+        let parts = [&*self.id, ".", linger, sequence, "@", &*self.label];
+        // A token that fits is put together on the stack, so that it costs one allocation.
+        let (mut short, mut length) = ([0; SHORT], 0);
+        for part in parts {
+            let Some(place) = short.get_mut(length..length + part.len()) else { return Token(parts.concat().into()) };
+            place.copy_from_slice(part.as_bytes());
+            length += part.len();
         }
+        let text = short.get(..length).and_then(|bytes| str::from_utf8(bytes).ok());
+        Token(text.map_or_else(|| parts.concat().into(), Arc::from))
     }
+}
+
+/// A text that fits into the buffer.
+fn written<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a str {
+    let mut rest = &mut *buffer;
+    // What does not fit is cut off.
+    let _ = rest.write_fmt(text);
+    let left = rest.len();
+    let length = buffer.len() - left;
+    buffer.get(..length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
 /// Escapes what has a meaning in the protocol: a blank separates the words of a push message, and `|` the parts of a
