@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 mod bare;
 mod blog;
 mod distributed_lock;
+pub(crate) mod foreign;
 mod modes;
 mod mutex;
 mod observed;
 mod ours;
 mod raw;
 mod redis_lock;
-pub(crate) mod redis_py;
 mod replay;
 mod rslock;
 mod tokio_sync;
@@ -121,6 +121,9 @@ contestants! {
     Blog, "blog", "flash-sale article, poll 3 ms";
     RedisPy, "redis-py", "redis-py";
     RedisPyTuned, "redis-py-tuned", "redis-py, pool 3000";
+    Pottery, "pottery", "pottery 3, pool 3000";
+    NodeRedlock, "node-redlock", "node-redlock 5";
+    NodeRedlockTuned, "node-redlock-tuned", "node-redlock, retry 5 ms";
     Redisson, "redisson", "Redisson, replayed";
     RedissonReaders, "redisson-readers", "Redisson's read lock, replayed";
     Rueidislock, "rueidislock", "rueidislock, replayed";
@@ -154,10 +157,6 @@ impl Who {
         Self::DistributedLock,
         Self::DistributedLockTuned,
     ];
-
-    pub(crate) fn is_python(self) -> bool {
-        matches!(self, Self::RedisPy | Self::RedisPyTuned)
-    }
 }
 
 /// `with_contestant!(who, C => expression over the type C)`.
@@ -199,7 +198,9 @@ macro_rules! with_contestant {
             Who::Redisson => with!(c::Redisson),
             Who::RedissonReaders => with!(c::RedissonReaders),
             Who::Rueidislock => with!(c::Rueidislock),
-            Who::RedisPy | Who::RedisPyTuned => Err("redis-py does not run in this process".to_owned()),
+            Who::RedisPy | Who::RedisPyTuned | Who::Pottery | Who::NodeRedlock | Who::NodeRedlockTuned => {
+                Err("it does not run in this process".to_owned())
+            }
         }
     }};
 }

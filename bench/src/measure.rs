@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::child::Run;
 use crate::column::{BUSIEST, IDLEST};
-use crate::contestant::{Who, redis_py};
+use crate::contestant::{Who, foreign};
 use crate::outcome::Outcome;
 use crate::process::Usage;
 use crate::server::Calls;
@@ -96,8 +96,8 @@ fn attempt(servers: &Servers, run: &Run, program: &PathBuf) -> Result<Outcome, S
 }
 
 fn start(run: &Run, program: &PathBuf) -> Result<Part, String> {
-    let mut command = if run.who.is_python() { redis_py::command(run)? } else { Command::new(program) };
-    if !run.who.is_python() {
+    let mut command = if run.who.is_foreign() { foreign::command(run)? } else { Command::new(program) };
+    if !run.who.is_foreign() {
         command.args(run.arguments());
     }
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::arguments::Arguments;
 use crate::column::Column;
+use crate::contestant::Who;
 use crate::outcome::Outcome;
 use crate::results::Results;
 use crate::servers::Servers;
@@ -11,12 +12,17 @@ use crate::stats::Sample;
 use crate::verdict;
 
 /// What was measured with what.
-pub(crate) fn head(server: &Servers, arguments: &Arguments, python: bool) -> String {
+pub(crate) fn head(server: &Servers, arguments: &Arguments) -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let mut text = format!("{} on loopback, {cores} cores", server.version());
     text.push_str(if arguments.quick { ", quick run: small crowds, short rounds, the others once\n" } else { "\n" });
-    if !python {
-        text.push_str("redis-py is left out: no Python with it (BENCH_PYTHON or .venv/bin/python)\n");
+    let missing: Vec<_> = Who::ALL.iter().filter(|who| who.is_missing()).map(|who| who.title()).collect();
+    if !missing.is_empty() {
+        let _ = writeln!(
+            text,
+            "left out, because they are not installed: {} (bench/src/contestant/foreign.rs)",
+            missing.join(", ")
+        );
     }
     text
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::arguments::Arguments;
 use crate::child::Run;
-use crate::contestant::{Who, redis_py};
+use crate::contestant::Who;
 use crate::measure::measure;
 use crate::page::{self, Page};
 use crate::results::{self, Results};
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let server = Servers::one(&arguments.server)?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let weighing = weighing_program(&this);
-    let head = report::head(&server, arguments, redis_py::python().is_some());
+    let head = report::head(&server, arguments);
     print!("{head}");
     let mut all = arguments.from.as_ref().map_or(Ok(Vec::new()), |file| results::read(file))?;
     for case in &arguments.cases {
@@ -54,13 +54,13 @@ fn measure_case(
             place.insert(Servers::masters(&arguments.server, masters)?);
         }
     }
-    let python = redis_py::python();
+    let missing: Vec<_> = case.contestants.iter().copied().filter(|who| who.is_missing()).collect();
     let rounds = arguments.rounds.unwrap_or(case.rounds(arguments.quick));
     let mut results = Results::new(case);
     for round in 0..rounds {
         let mut outcomes = BTreeMap::new();
         for who in case.order(round) {
-            if !takes_part(arguments, case, who, round, rounds) || who.is_python() && python.is_none() {
+            if !takes_part(arguments, case, who, round, rounds) || missing.contains(&who) {
                 continue;
             }
             progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
@@ -115,7 +115,7 @@ fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32, rounds: 
     // In a quick run one look at the others has to do, and the slowest are seen in a few cases only.
     if arguments.quick && who.is_peer() {
         let also_slow = matches!(case.id, "w1-pinned" | "w3");
-        return round == 0 && (also_slow || !who.is_python() && case.id != "w4-4");
+        return round == 0 && (also_slow || !who.is_foreign() && case.id != "w4-4");
     }
     // The others are slow, and far enough away to be seen in every third round.
     !who.is_peer() || rounds <= 3 || round.is_multiple_of(3)

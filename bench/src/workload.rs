@@ -78,8 +78,9 @@ pub(crate) struct Case {
 use Flavour::{Current, Multi, Pinned};
 use Who::{
     AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, Generator, InMemory, Informed, Lingering,
-    Metered, Mutex, OneHangs, Ours, Permits, Raw, Readers, RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Redisson,
-    RedissonReaders, Rslock, RslockTuned, Rueidislock, RwLock, Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
+    Metered, Mutex, NodeRedlock, NodeRedlockTuned, OneHangs, Ours, Permits, Pottery, Raw, Readers, RedisLock,
+    RedisLockTuned, RedisPy, RedisPyTuned, Redisson, RedissonReaders, Rslock, RslockTuned, Rueidislock, RwLock,
+    Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
 };
 
 const EVERYBODY: &[Who] = &[
@@ -94,9 +95,13 @@ const EVERYBODY: &[Who] = &[
     Blog,
     RedisPy,
     RedisPyTuned,
+    Pottery,
+    NodeRedlock,
+    NodeRedlockTuned,
     Redisson,
     Rueidislock,
 ];
+/// Without pottery, which does not finish a sale.
 const SELLERS: &[Who] = &[
     Bare,
     Ours,
@@ -110,6 +115,8 @@ const SELLERS: &[Who] = &[
     Blog,
     RedisPy,
     RedisPyTuned,
+    NodeRedlock,
+    NodeRedlockTuned,
     Redisson,
     Rueidislock,
 ];
@@ -127,6 +134,8 @@ const SELLERS_IN_MEMORY: &[Who] = &[
     Blog,
     RedisPy,
     RedisPyTuned,
+    NodeRedlock,
+    NodeRedlockTuned,
     Redisson,
     Rueidislock,
 ];
@@ -141,6 +150,8 @@ const FAIR_ONES: &[Who] = &[
     DistributedLockTuned,
     Blog,
     RedisPyTuned,
+    Pottery,
+    NodeRedlockTuned,
     Redisson,
     Rueidislock,
 ];
@@ -154,6 +165,8 @@ const FAIR_ONES_OF_TWO: &[Who] = &[
     DistributedLockTuned,
     Blog,
     RedisPyTuned,
+    Pottery,
+    NodeRedlockTuned,
     Redisson,
     Rueidislock,
 ];

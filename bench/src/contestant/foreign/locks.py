@@ -1,11 +1,12 @@
-"""redis-py as a contestant: threads and its own Lock, the workloads as in the Rust files of the same names."""
+"""redis-py and pottery as contestants: threads, and the library's own lock. The workloads are those of the Rust files of the same names."""
 import json, sys, threading, time
 import redis
 
-workload, tuned, url, size, part, processes = sys.argv[1:7]
-tuned, quick, processes = tuned == "tuned", size == "quick", int(processes)
+workload, library, url, size, part, processes = sys.argv[1:7]
+# What is so slow is measured less often.
+quick, processes = size == "quick" or library == "pottery", int(processes)
 # By default a pool refuses a thousand threads; a shorter sleep than the default would only load the server more.
-if tuned:
+if library != "redis-py":
     client = redis.Redis(connection_pool=redis.ConnectionPool.from_url(url, max_connections=3000))
 else:
     client = redis.Redis.from_url(url)
@@ -15,6 +16,9 @@ mutex = threading.Lock()
 
 
 def lock(key):
+    if library == "pottery":
+        from pottery import Redlock
+        return Redlock(key=key, masters={client}, auto_release_time=30)
     return client.lock(key, timeout=30)
 
 
@@ -113,7 +117,8 @@ def fairness():
                 held[number] += time.perf_counter() - entered
 
             one = lock("w5:0")
-            if not one.acquire(blocking_timeout=max(end - asked, 0.001)):
+            patience = max(end - asked, 0.001)
+            if not (one.acquire(timeout=patience) if library == "pottery" else one.acquire(blocking_timeout=patience)):
                 longest[number] = max(longest[number], time.perf_counter() - asked)
                 return
             body()
