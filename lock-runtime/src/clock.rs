@@ -5,6 +5,7 @@
 //! corrected after a virtual machine was paused), and tokio's clock (tests control it). When the wall clock steps
 //! forward, a hold ends early, which is safe. When it steps back, the other clocks show more time, and they count.
 
+use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +20,8 @@ pub(crate) use drift::{Drift, without_drift};
 pub(crate) struct Moment {
     boot: u64,
     wall: u64,
-    tokio: u64,
+    /// Never zero: so an `Option<Moment>` takes no more room.
+    tokio: NonZeroU64,
 }
 
 impl Moment {
@@ -37,16 +39,16 @@ impl Moment {
     }
 
     fn nanos_since(self, earlier: Self) -> u64 {
-        mutant!(SuspendUnseen => return self.tokio.saturating_sub(earlier.tokio));
+        mutant!(SuspendUnseen => return self.tokio.get().saturating_sub(earlier.tokio.get()));
         self.boot
             .saturating_sub(earlier.boot)
             .max(self.wall.saturating_sub(earlier.wall))
-            .max(self.tokio.saturating_sub(earlier.tokio))
+            .max(self.tokio.get().saturating_sub(earlier.tokio.get()))
     }
 
     /// How much of the time since `earlier` the timers did not see.
     pub(crate) fn missed_by_timers(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.nanos_since(earlier) - self.tokio.saturating_sub(earlier.tokio))
+        Duration::from_nanos(self.nanos_since(earlier) - self.tokio.get().saturating_sub(earlier.tokio.get()))
     }
 
     pub(crate) fn elapsed(self) -> Duration {
@@ -58,9 +60,9 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
-/// tokio's clock. Its zero is a day before its first reading: a clock that a test has paused may stand before that.
-fn tokio_time() -> u64 {
-    nanos(Instant::now().saturating_duration_since(tokio_zero()))
+/// tokio's clock. It begins a day before its first reading: a clock that a test has paused may stand before that.
+fn tokio_time() -> NonZeroU64 {
+    NonZeroU64::MIN.saturating_add(nanos(Instant::now().saturating_duration_since(tokio_zero())))
 }
 
 fn tokio_zero() -> Instant {
@@ -124,7 +126,7 @@ impl Deadline {
     /// The end as a timer sees it, without reading the clocks. A deadline without an end is decades away.
     pub(crate) fn on_timer(self) -> Instant {
         tokio_zero()
-            + Duration::from_nanos(self.start.tokio)
+            + Duration::from_nanos(self.start.tokio.get() - 1)
             + self.span().min(Duration::from_secs(30 * 365 * 24 * 3600))
     }
 
@@ -172,7 +174,7 @@ mod tests {
         Moment {
             boot: moment.boot + boot,
             wall: moment.wall.saturating_add_signed(wall.cast_signed()),
-            tokio: moment.tokio + tokio,
+            tokio: moment.tokio.saturating_add(tokio),
         }
     }
 
@@ -234,7 +236,8 @@ mod tests {
     /// Any readings of the three clocks, near each other or far apart.
     fn moment() -> impl Strategy<Value = Moment> {
         let nanos = || prop_oneof![0..20_u64, any::<u64>()];
-        (nanos(), nanos(), nanos()).prop_map(|(boot, wall, tokio)| Moment { boot, wall, tokio })
+        let moment = |(boot, wall, tokio)| Moment { boot, wall, tokio: NonZeroU64::MIN.saturating_add(tokio) };
+        (nanos(), nanos(), nanos()).prop_map(moment)
     }
 
     fn span() -> impl Strategy<Value = Duration> {
@@ -255,7 +258,7 @@ mod tests {
             let deadline = Deadline::new(start, span);
             prop_assert!(deadline.remaining_at(now) <= deadline.span() && deadline.span() <= span);
             prop_assert_eq!(deadline.remaining_at(start), deadline.span());
-            prop_assert!(deadline.on_timer() >= tokio_zero() + Duration::from_nanos(start.tokio));
+            prop_assert!(deadline.on_timer() >= tokio_zero() + Duration::from_nanos(start.tokio.get() - 1));
             prop_assert!(now.missed_by_timers(start) <= now.since(start));
         }
 

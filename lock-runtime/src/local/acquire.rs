@@ -3,32 +3,26 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use tokio::sync::futures::Notified;
-use tokio::sync::oneshot;
-
+mod drive;
 mod failures;
 mod place;
 mod take_over;
 
+use drive::drive;
 pub(crate) use failures::polled_late;
-use failures::{comes_late, error_at_timeout, fail_fast, far_answer, forked_error, shut_down, taken, too_many};
+use failures::{error_at_timeout, forked_error, shut_down, taken, too_many};
 use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};
 
 use super::core::Core;
 use super::hold::Hold;
-use super::permits::OldPlace;
-use super::slot::{Entrance, Lock, Slot, Waiter};
+use super::slot::{Entrance, Lock, Slot};
 use super::turn::Turn;
 use super::waiter_limit::WaiterPermit;
 use crate::LockError;
-use crate::clock::{Deadline, Moment};
-use crate::lock::{Attempt, Entered, Failure, Joined, Rejoined, ResolvedRequest, Step, TurnOutcome};
+use crate::clock::Moment;
+use crate::lock::{Attempt, Entered, ResolvedRequest, TurnOutcome};
 use crate::observe::metrics;
-use crate::protocol::{Reach, Retry, StoreError};
-use crate::share::Share;
-use crate::store::{Store, exactly_one};
-use crate::timing::{SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
@@ -170,272 +164,4 @@ impl Drop for WaitingTry<'_> {
     fn drop(&mut self) {
         self.0.note(Lock::remove_try);
     }
-}
-
-/// Does one step after another until the hold starts, or the task joins a hold. The first step is taken at `now`, and reads no
-/// clock. The last one is then `now`.
-/// Without a permit in `waiting`, the task gets one before its first step that waits.
-async fn drive(
-    core: &Arc<Core>,
-    mut turn: Turn,
-    request: &ResolvedRequest,
-    attempt: &mut Attempt,
-    now: &mut Moment,
-    mut waiting: Option<WaiterPermit<'_>>,
-) -> Result<Hold, LockError> {
-    let slot = Arc::clone(turn.slot());
-    let mut patient: Option<Box<ResolvedRequest>> = None;
-    let tried = request;
-    loop {
-        let request = patient.as_deref().unwrap_or(tried);
-        let changed = register(core, &slot, request)?;
-        let takings = slot.takings();
-        let step = turn.step(request, attempt, *now);
-        if let Some(error) = step.needs_store().then(|| fail_fast(core, request)).flatten() {
-            return Err(error);
-        }
-        if step.waits() && waiting.is_none() {
-            waiting = Some(admit(core, request)?);
-        }
-        match step {
-            Step::Hold => {
-                if let Some(handle) = Hold::start(&turn, request, *now) {
-                    return Ok(Hold::new(turn, handle, request.body));
-                }
-            }
-            Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
-            Step::Wait(pause) => {
-                // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
-                let _ = tokio::time::timeout(pause, changed).await;
-            }
-            Step::Rejoin => {
-                turn = match rejoin(&slot, turn, request) {
-                    Back::Turn(turn) => turn,
-                    Back::Joined(joined) => return Ok(Hold::joined(&slot, joined, request.body)),
-                    Back::Waits(place) => {
-                        if waiting.is_none() {
-                            waiting = Some(admit(core, request)?);
-                        }
-                        turn_of(pin!(place.wait(attempt, *now)).await, &slot, request, attempt)?
-                    }
-                    Back::WaitsForAny(share, place) => {
-                        drop(waiting);
-                        return Box::pin(wait_for_any_permit(core, share, place, request, attempt, now)).await;
-                    }
-                };
-            }
-            Step::GiveUp if patient.is_none() && tried.is_try() && slot.ask(|lock| lock.may_be_yielded(&*slot)) => {
-                patient = wait_for_yield(core, tried, attempt, *now);
-                match admit(core, tried) {
-                    Ok(permit) if patient.is_some() => waiting = Some(permit),
-                    _ => return Err(error_at_timeout(core, &slot, tried, attempt)),
-                }
-            }
-            Step::GiveUp => return Err(error_at_timeout(core, &slot, tried, attempt)),
-            // A token is made once per ask, so a system call beside the round trip is acceptable.
-            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
-            Step::Confirm(_) if attempt.note_outlived(slot.ask(|lock| lock.outlived_lease(*now, &*slot))) => {
-                attempt.tried = true;
-                return Err(error_at_timeout(core, &slot, request, attempt));
-            }
-            Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
-                attempt.tried = true;
-                attempt.has_replaced |= matches!(&step, Step::Ask(ask) if ask.replaces);
-                let deadline = answer_deadline(core, attempt, *now);
-                if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
-                    on_outcome(core, &slot, request, attempt, deadline, outcome)?;
-                }
-            }
-        }
-        *now = Moment::now();
-    }
-}
-
-/// Registers for what changes in the slot, and only then looks whether the manager is shut down: the shutdown wakes a task once.
-fn register<'a>(core: &Core, slot: &'a Slot, request: &ResolvedRequest) -> Result<Notified<'a>, LockError> {
-    mutant!(LooksBeforeRegistering => {
-        let is_closed = core.is_closed();
-        crate::simulation::orders::before_lock(false);
-        return if is_closed { Err(shut_down(request)) } else { Ok(slot.changed.notified()) };
-    });
-    let changed = slot.changed.notified();
-    if core.is_closed() { Err(shut_down(request)) } else { Ok(changed) }
-}
-
-/// How a late task comes back that is polled at last.
-enum Back<'a> {
-    Turn(Turn),
-    /// It has the hold of other readers together with them.
-    Joined(Joined),
-    /// It waits at its old place.
-    Waits(QueuePlace<'a>),
-    /// It may have any permit of this share, and keeps its place among those who wait.
-    WaitsForAny(Share, OldPlace),
-}
-
-/// Takes in a late task that is polled at last.
-fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Back<'a> {
-    let id = turn.id();
-    turn.defuse();
-    slot.step(|lock, out| match lock.rejoin(id, request, &**slot, out) {
-        Rejoined::Turn => Back::Turn(Turn::new(slot, id)),
-        Rejoined::Joined(joined) => Back::Joined(joined),
-        Rejoined::Waits { patience, is_too_late } => {
-            if let Some(share) = slot.share.filter(|_| slot.is_one_of_permits() && !is_too_late) {
-                return Back::WaitsForAny(share, OldPlace { id, patience });
-            }
-            let (sender, receiver) = oneshot::channel();
-            lock.add_waiter(id, Waiter { patience, ..Waiter::new(sender, request) });
-            Back::Waits(QueuePlace { slot, id, receiver })
-        }
-    })
-}
-
-/// A task that came late to a permit waits for any permit again: at its old place, and with what is left of its time.
-async fn wait_for_any_permit(
-    core: &Arc<Core>,
-    share: Share,
-    place: OldPlace,
-    request: &ResolvedRequest,
-    attempt: &mut Attempt,
-    now: &mut Moment,
-) -> Result<Hold, LockError> {
-    *now = Moment::now();
-    let (slot, entered) = core.table().enter_again(core, request, share, place, *now);
-    let (turn, waiting) = match entered {
-        Entrance::Found(Entered::Turn { id, .. }) => (Turn::new(&slot, id), None),
-        Entrance::Waits(id, receiver, waiting) => {
-            let place = QueuePlace { slot: &slot, id, receiver };
-            let waited = pin!(place.wait(attempt, *now)).await;
-            (turn_of(waited, &slot, request, attempt)?, Some(waiting.of(request.prefix())))
-        }
-        Entrance::Full(limit) => return Err(too_many(request, limit)),
-        // A single try that came too late. No permit is joined.
-        Entrance::Found(Entered::Taken | Entered::Asked { .. } | Entered::Joined(_) | Entered::InTheWay) => {
-            return Err(error_at_timeout(core, &slot, request, attempt));
-        }
-    };
-    *now = Moment::now();
-    match take_over(core, turn, request, *now) {
-        Ok(hold) => Ok(hold),
-        Err(turn) => Box::pin(drive(core, turn, request, attempt, now, waiting)).await,
-    }
-}
-
-/// Rule L9: perhaps nobody holds the lock that a single try found taken. So the try waits for it like any other request, for a
-/// moment. Returns the request of that kind, or `None` when no time is left.
-fn wait_for_yield(
-    core: &Core,
-    request: &ResolvedRequest,
-    attempt: &mut Attempt,
-    now: Moment,
-) -> Option<Box<ResolvedRequest>> {
-    mutant!(TryDoesNotWait => return None);
-    let patience = YIELD_PATIENCE + core.store().round_trip() * 2;
-    // For one of several keys, the wait counts for the request for all of them. So it also ends with the timeout of that request.
-    let whole = request.whole().filter(|whole| !whole.is_try());
-    let patience = whole.map_or(patience, |whole| patience.min(whole.give_up.remaining_at(now)));
-    let timeout = attempt.wait_for_yield(now, patience)?;
-    Some(Box::new(ResolvedRequest { timeout, ..request.clone() }))
-}
-
-/// Until when a command has to be answered. With `fail_fast` this time also limits the connecting, and the search for another
-/// master.
-fn answer_deadline(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
-    let by = attempt.by().counted_from(now);
-    let settings = core.settings();
-    match settings.fail_fast {
-        Some(after) => by.min_at(Deadline::new(now, after.max(settings.command_timeout)), now),
-        None => by,
-    }
-}
-
-/// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.
-///
-/// Only a claim has its room here, since most locks need nothing else. The store boxes the other commands.
-async fn send(
-    core: &Core,
-    turn: &Turn,
-    request: &ResolvedRequest,
-    step: &Step,
-    takings: u32,
-    deadline: Deadline,
-) -> Option<Result<(), StoreError>> {
-    let (store, slot) = (core.store(), turn.slot());
-    Some(match step {
-        Step::Claim(ask) => {
-            let command = pin!(store.claim(ask, deadline));
-            let claimed = slot.while_wanted(takings, ask, command).await?;
-            let claimed = claimed.map(|answer| turn.on_claim_answer(ask, answer));
-            claimed.inspect_err(|error| slot.on_failed_ask(ask, error))
-        }
-        Step::Ask(ask) => {
-            let command = pin!(store.ask(std::slice::from_ref(ask), deadline));
-            let answers = slot.while_wanted(takings, ask, command).await?;
-            let answered = exactly_one(answers).map(|answer| {
-                turn.on_answer(ask, answer);
-                core.schedule().watch_queue(slot);
-            });
-            answered.inspect_err(|error| slot.on_failed_ask(ask, error))
-        }
-        Step::Confirm(renewal) => {
-            let answers = store.renew(std::slice::from_ref(renewal), deadline).await;
-            exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
-        }
-        Step::Draw(token, count) => {
-            let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
-            drawn.map(|first| turn.on_draw_answer(first, *count))
-        }
-        Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),
-    })
-}
-
-/// Takes in the outcome of a command that had to be answered by `deadline`, which counts from when it was sent. Returns the error that
-/// ends the attempt.
-fn on_outcome(
-    core: &Core,
-    slot: &Slot,
-    request: &ResolvedRequest,
-    attempt: &mut Attempt,
-    deadline: Deadline,
-    outcome: Result<(), StoreError>,
-) -> Result<(), LockError> {
-    match outcome {
-        Ok(()) => {
-            core.note_answer();
-            if attempt.has_failed() {
-                slot.record_failure(None);
-            }
-            attempt.record_success();
-            if request.is_try() && slot.is_blocked_by_own_release() {
-                attempt.restart(Moment::now());
-            }
-        }
-        Err(_) if core.is_inherited() => return Err(forked_error(request)),
-        Err(error) if error.retry == Retry::Never => return Err(error.of_lock(&request.key)),
-        Err(error) => {
-            // A verb may take several commands. Perhaps only the last of them was cut short.
-            let far = far_answer(core) * core.store().kind().round_trips_of_a_verb;
-            let brief =
-                if slot.ask(Lock::was_answered) { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far);
-            // Without a connection nothing was asked, so a short time does not excuse the failure.
-            let is_unsent = error.reach == Reach::Unsent;
-            // A task that came late to a connection says as little of the store as one that read its answer late.
-            let is_late = comes_late(deadline) && (!is_unsent || core.store().outage(&request.key).is_none());
-            // A command that the timeout cut short says nothing about the server.
-            let is_cut_short = deadline.start().elapsed() < brief && attempt.give_up().has_passed();
-            if !error.out_of_time || !(is_late || is_cut_short && !is_unsent) {
-                let is_brief = error.out_of_time && deadline.span() < core.settings().command_timeout;
-                slot.record_failure(Some(Failure { error, is_brief }));
-            }
-            attempt.record_failure(Moment::now());
-        }
-    }
-    Ok(())
-}
-
-/// Counts one more task that waits.
-fn admit<'a>(core: &'a Core, request: &ResolvedRequest) -> Result<WaiterPermit<'a>, LockError> {
-    let permit = core.waiter_limit.admit(0).map_err(|limit| too_many(request, limit))?;
-    Ok(permit.of(request.prefix()))
 }

@@ -1,15 +1,16 @@
 //! Whatever a server answers is an answer or an error; all keys of a lock are in one cluster slot.
 
-use ::redis::{Arg, PushKind, VerbatimFormat};
+use ::redis::{Arg, PushKind, Value, VerbatimFormat};
 use proptest::prelude::*;
 use server_model::{Client, ModelServer};
 
-use super::answer::{read_freed, read_released, read_renewed};
+use super::answer::{read_answer, read_claimed, read_freed, read_released, read_renewed};
 use super::release::{free_arguments, release_arguments};
+use super::reply::Reply;
 use super::*;
 use crate::clock::Drift;
 use crate::key;
-use crate::store::{Cause, Pushed};
+use crate::store::{Anchor, Cause, Pushed};
 
 mod answers;
 

@@ -1,0 +1,132 @@
+//! How a lock is asked for: by the plain claim of a free lock, or by script.
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Either, ready};
+use redis::{Cmd, Value};
+
+use super::answer::{read_answer, read_claimed};
+use super::failure::CallError;
+use super::link::{Called, Link, Outgoing};
+use super::reply::Reply;
+use super::verb::Verb;
+use super::{RedisStore, keys_per_lock, lock_keys, millis, scripts};
+use crate::clock::{Deadline, Moment};
+use crate::share::Share;
+use crate::store::seen::SHARED;
+use crate::store::{Anchor, Answer, Answers, Ask, Store as _, StoreError, exactly_one};
+use crate::timing::CLAIM;
+
+impl RedisStore {
+    /// Takes a free lock.
+    pub(super) fn claim_free<'a>(
+        &'a self,
+        ask: &'a Ask,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
+        let called = self.servers.call(&ask.key, |_: &Link| Outgoing::claim(ask), deadline);
+        called.then(move |called| self.on_claimed(called, ask, deadline))
+    }
+
+    /// What follows from the answer to a claim; most often nothing. What is rare is boxed: every claim's future would have room for it.
+    fn on_claimed<'a>(
+        &'a self,
+        called: Result<Called, CallError>,
+        ask: &'a Ask,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
+        let more: BoxFuture<'a, _> = match self.read_claim(called, ask) {
+            Ok((answer, Some(called))) => {
+                Box::pin(async move { called.wait_for_replicas(deadline).await.map(|()| answer) })
+            }
+            Ok((Answer::Busy(busy), None)) if busy.owner.as_str() == SHARED => Box::pin(self.ask_shared(ask, deadline)),
+            answer => return Either::Left(ready(answer.map(|(answer, _)| answer))),
+        };
+        Either::Right(more)
+    }
+
+    /// The answer to a claim, and the call whose grant replicas have to confirm.
+    fn read_claim(
+        &self,
+        called: Result<Called, CallError>,
+        ask: &Ask,
+    ) -> Result<(Answer, Option<Box<Called>>), StoreError> {
+        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
+        called.live.check_vote()?;
+        let value = called.take_value();
+        let is_taken = value == Value::Nil;
+        let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
+        let is_confirmed = !is_taken || called.link.replicas.is_none();
+        Ok((answer, (!is_confirmed).then(|| Box::new(called))))
+    }
+
+    /// Asks for a lock that a claim found shared: the mark tells neither who has the lock nor whether a lease is left.
+    async fn ask_shared(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
+        if deadline.has_passed() {
+            // This task comes late. Of an ask that came now, the server would say the same.
+            return Ok(Answer::Late);
+        }
+        let ask = Ask { wait: false, ..ask.clone() };
+        let deadline = deadline.counted_from(Moment::now());
+        exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await)
+    }
+}
+
+impl Verb for Ask {
+    type Answer = Answer;
+
+    async fn send(store: &RedisStore, asks: &[Self], deadline: Deadline) -> Answers<Answer> {
+        let is_shared = asks.iter().any(Verb::is_shared);
+        // Tasks alone ask so, each for itself.
+        let replaces = asks.iter().any(|ask| ask.replaces);
+        let arguments = |link: &Link, command: &mut Cmd| {
+            for ask in asks {
+                lock_keys(command, &ask.key, is_shared);
+            }
+            for ask in asks {
+                let not_after = link.store_micros_at(ask.give_up).unwrap_or(0);
+                command.arg(ask.token.as_str()).arg(millis(ask.claim));
+                if let Some(share) = ask.share {
+                    command.arg(share.capacity());
+                }
+                command.arg(u8::from(ask.wait)).arg(ask.fences).arg(not_after);
+            }
+            if replaces {
+                command.arg(millis(CLAIM));
+            }
+            if let Some(tag) = asks.first().and_then(|ask| link.shard_tag(&ask.key)) {
+                command.arg(tag);
+            }
+        };
+        let queued = asks.first().filter(|ask| ask.wait).map(|ask| &*ask.key);
+        let outgoing = |command| Outgoing::waiting(command, queued);
+        let keys = (asks.first().map_or("", |ask| &ask.key), keys_per_lock(is_shared) * asks.len());
+        let script = match (is_shared, replaces) {
+            (true, _) => &scripts::SHARED_ASK,
+            (false, true) => &scripts::REPLACE,
+            (false, false) => &scripts::ASK,
+        };
+        let mut called = store.run_as(outgoing, script, keys, arguments, deadline).await?;
+        let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
+        let (drift, node) = (called.link.drift, called.live.node());
+        let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift, node };
+        called.link.update_clock(anchor);
+        called.live.check_vote()?;
+        let read = |(answer, ask)| read_answer(answer, ask, anchor);
+        let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
+        called.wait_for_replicas_of(&mut answers, |answer| matches!(answer, Answer::Granted(_)), deadline).await;
+        Ok(answers)
+    }
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn share(&self) -> Option<Share> {
+        self.share
+    }
+
+    /// The script may have granted the lock before the server refused the rest.
+    fn token_to_release(&self) -> &str {
+        self.token.as_str()
+    }
+}
