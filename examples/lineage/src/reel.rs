@@ -282,6 +282,19 @@ impl<'a> Film<'a> {
         }
     }
 
+    /// Who deleted the key of a lease that its owner had not given back: a release that was not answered before.
+    fn deleted_by(&self, lease: &Owned, at: u64) -> String {
+        let is_late = |claim: &Claim| {
+            let is_open = claim.answer.is_none_or(|(told, how)| told >= at || how != How::Done);
+            claim.released.is_some_and(|released| released < at) && is_open
+        };
+        let late = self.claims().filter(|(attempt, claim)| !lease.is_of(attempt) && is_late(claim));
+        match late.max_by_key(|(_, claim)| claim.released) {
+            Some((attempt, _)) => format!(" by a release of {}", attempt.process),
+            None => ", and not by itself".to_owned(),
+        }
+    }
+
     fn tell_lease(&self, lease: &Owned, marks: &mut Vec<Mark>) {
         let begins = self.begins(lease);
         let mut tell = |at, text: String| marks.push(Mark::new(at, SERVER, Kind::Server, text));
@@ -295,8 +308,8 @@ impl<'a> Film<'a> {
                 let is_held =
                     |claim: &Claim| claim.killed.is_none() && claim.released.is_none_or(|released| released > at);
                 let mut own = self.claims().filter(|(attempt, claim)| lease.is_of(attempt) && claim.from < at);
-                let though = if own.any(|(_, claim)| is_held(claim)) { ", and not by itself" } else { "" };
-                tell(at, format!("key of {} deleted{though}", name(lease)));
+                let by = if own.any(|(_, claim)| is_held(claim)) { self.deleted_by(lease, at) } else { String::new() };
+                tell(at, format!("key of {} deleted{by}", name(lease)));
             }
             End::Open | End::Replaced | End::Forgotten => {}
         }

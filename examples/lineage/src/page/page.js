@@ -64,7 +64,7 @@ function run(lock, { promise, reel }) {
   const told = promise
     ? element("p", `⚠ Promise ${promise.name} is broken. Promised: “${promise.means}” The checker: ${reel.verdict}.`, { class: "verdict" })
     : element("p", "✓ The checker finds no broken promise in this run.", { class: "fine" });
-  const passed = `Queue: one that waited saw ${reel.passed_over} grants go to processes that asked later, more than any other in this run.`;
+  const passed = `Queue: one that waited saw ${reel.passed_over} grants go to processes that asked later, more than any other in this run. An ask that is still on its way to the server counts as one that waits.`;
   made.append(told, ...(now.cell.fault.id === "Calm" ? [element("p", passed)] : []), table);
   return made;
 }
