@@ -153,7 +153,6 @@ mod seeded {
         TimesOfKeysAddUp,
         ToldOfOthers,
         ToldOfTheFuture,
-        TooLateIsFailure,
         TryDoesNotWait,
         TryStartsPatienceAnew,
         UnansweredRenewalForgotten,

@@ -190,11 +190,12 @@ impl Process {
     /// A token of which another process sees whether its lease `may_linger`, and this one how it shares the lock.
     pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        // A 1, at most 20 digits of the number, and 10 of the capacity.
         let (mut alone, mut shared) = (itoa::Buffer::new(), [0; 32]);
         let sequence = match share {
             None => alone.format(number),
             // The 1 is no zero in front, which would say that the lease may linger.
-            Some(share) => written(&mut shared, format_args!("1{number:010}{:010}", share.capacity())),
+            Some(share) => format_into(&mut shared, format_args!("1{number:010}{:010}", share.capacity())),
         };
         let linger = if may_linger { "0" } else { "" };
         let parts = [&*self.id, ".", linger, sequence, "@", &*self.label];
@@ -210,10 +211,10 @@ impl Process {
     }
 }
 
-/// A text that fits into the buffer.
-fn written<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a str {
+/// The text, written into a buffer that has room for all of it.
+fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a str {
     let mut rest = &mut *buffer;
-    // What does not fit is cut off.
+    // Into a buffer with room this can't fail.
     let _ = rest.write_fmt(text);
     let left = rest.len();
     let length = buffer.len() - left;

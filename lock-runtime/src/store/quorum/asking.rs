@@ -28,17 +28,10 @@ fn vote(votes: &mut Polled, number: usize, answer: Answer) {
         Answer::Granted(grant) => votes.yes.push((number, grant)),
         Answer::Busy(busy) => votes.no.push((number, busy)),
         Answer::Late => {
-            let error = StoreError::later(BackendError::new("the ask came too late"));
-            votes.failed.push((number, StoreError { out_of_time: true, reach: Reach::Refused, ..error }));
+            let problem = BackendError::new("the ask came too late");
+            votes.failed.push((number, StoreError { out_of_time: true, ..StoreError::later(problem) }));
         }
     }
-}
-
-/// Whether a majority has answered, and it takes those to it that say that the ask came too late. Then no server failed.
-fn is_too_late(votes: &Polled) -> bool {
-    mutant!(TooLateIsFailure => return false);
-    let late = votes.failed.iter().filter(|(_, error)| error.out_of_time && error.reach == Reach::Refused).count();
-    late > 0 && votes.yes.len() + votes.no.len() + late >= votes.majority()
 }
 
 /// The grant of a majority. When some servers granted long before the last one, their leases may end soon: then the grant is
@@ -129,7 +122,6 @@ impl<S: Voter> Quorum<S> {
                 let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
                 Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
             }
-            _ if is_too_late(votes) => Ok(Answer::Late),
             _ => Err(self.unpolled_error(votes)),
         };
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
