@@ -236,16 +236,18 @@ fn on_fail(options: &mut Options, mistakes: &mut Mistakes) -> OnFail {
 /// `guard` and `fenced` introduce a variable.
 fn name(options: &mut Options, option: &str, example: &str, mistakes: &mut Mistakes) -> Option<Ident> {
     let written = options.value(option, example, mistakes)?;
-    let name = match plain(&written) {
-        Expr::Path(path) if path.attrs.is_empty() => path.path.get_ident().cloned(),
-        _ => None,
-    };
-    let is_keyword = |name: &Ident| *name == "self" || *name == "Self" || *name == "super" || *name == "crate";
-    let name = name.filter(|name| !is_keyword(name));
+    let name = new_name(&written);
     if name.is_none() {
         mistakes.at(&written, format!("`{option}` introduces a variable: write `{option} = {example}`"));
     }
     name
+}
+
+/// What the expression is, where it is a name that something new can have: a path can also be one of four keywords.
+fn new_name(written: &Expr) -> Option<Ident> {
+    let Expr::Path(path) = plain(written) else { return None };
+    let name = path.path.get_ident().filter(|_| path.attrs.is_empty())?;
+    (!["self", "Self", "super", "crate"].iter().any(|keyword| name == keyword)).then(|| name.clone())
 }
 
 fn check_names_differ(guard: Option<&Ident>, fenced: Option<&Ident>, mistakes: &mut Mistakes) {

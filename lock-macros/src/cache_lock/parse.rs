@@ -169,17 +169,14 @@ fn read_function(input: ParseStream) -> syn::Result<Function> {
 }
 
 fn starts_a_fn(input: ParseStream) -> bool {
+    // Each word by its own type: a `TokenTree` could be all that a macro's `$item` stands for.
     let ahead = input.fork();
-    while ahead.peek(Token![const])
-        || ahead.peek(Token![async])
-        || ahead.peek(Token![unsafe])
-        || ahead.peek(Token![extern])
-        || ahead.peek(LitStr)
-    {
-        if ahead.parse::<TokenTree>().is_err() {
-            return false;
-        }
-    }
+    while ahead.parse::<Token![const]>().is_ok()
+        || ahead.parse::<Token![async]>().is_ok()
+        || ahead.parse::<Token![unsafe]>().is_ok()
+        || ahead.parse::<Token![extern]>().is_ok()
+        || ahead.parse::<LitStr>().is_ok()
+    {}
     ahead.peek(Token![fn])
 }
 

@@ -2,11 +2,11 @@
 
 use proc_macro2::{Span, TokenTree};
 use quote::ToTokens;
-use syn::{Expr, Ident, Path, TraitItemConst, TraitItemType, TypeParamBound};
+use syn::{Ident, Path, TraitItemConst, TraitItemType, TypeParamBound};
 
 use super::inherited::{beside, inherited};
 use super::options::Options;
-use super::{Key, Keys, Lock, Manager, model, plain, runtime, text};
+use super::{Key, Keys, Lock, Manager, model, new_name, runtime, text};
 use crate::any_token;
 use crate::cache_lock::parse::{Function, Interface, Member, Method, Written};
 use crate::mistakes::Mistakes;
@@ -103,12 +103,8 @@ fn name(options: &mut Options, interface: &Interface, mistakes: &mut Mistakes) -
         return None;
     };
     let written = option.value;
-    let name = match written.as_ref().map(plain) {
-        Some(Expr::Path(path)) if path.attrs.is_empty() => path.path.get_ident().cloned(),
-        _ => None,
-    };
     let place = written.as_ref().map_or_else(|| option.name.to_token_stream(), ToTokens::to_token_stream);
-    let Some(name) = name else {
+    let Some(name) = written.as_ref().and_then(new_name) else {
         let example = written.as_ref().and_then(text).map_or_else(|| format!("Locked{of_trait}"), syn::LitStr::value);
         mistakes.at(
             place,

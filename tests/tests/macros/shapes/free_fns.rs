@@ -164,6 +164,15 @@ macro_rules! locked {
     };
 }
 
+macro_rules! locked_item {
+    ($key:expr, $item:item) => {
+        #[cache_lock(prefix = "shapes", key = $key)]
+        $item
+    };
+}
+
+locked_item! { id, async fn item_of_macro(id: u64) -> Result<u64> { Ok(id) } }
+
 locked!(from_macro(id: u64) -> Result<u64> = "shapes", (id, id + 1), { Ok(id) });
 
 #[tokio::test]
@@ -193,6 +202,7 @@ async fn free_fns_return_what_their_bodies_compute() -> Result<()> {
             assert_eq!(assert_send(instrumented_above(4)).await?, 4);
             assert_eq!(assert_send(instrumented_below(4)).await?, 4);
             assert_eq!(assert_send(from_macro(4)).await?, 4);
+            assert_eq!(assert_send(item_of_macro(4)).await?, 4);
             Ok(())
         })
         .await
