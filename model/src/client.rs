@@ -31,7 +31,7 @@ impl Protocol {
         let me = &mut world.processes[process];
         if me.awaits {
             me.awaits = false;
-            me.forget_replies(|command| command.late.is_none() && !matches!(command.verb, Verb::Release(..)));
+            me.forget_replies(|command| command.late.is_none() && !command.verb.ends());
         }
         me.turn = me.tasks.iter().position(|task| task.phase == Phase::Waiting);
         if let Some(next) = me.turn {
@@ -179,7 +179,7 @@ impl Protocol {
             me.streak += u8::from(lease.rival.is_some());
             return self.pass(world, process);
         }
-        let (sequence, unused) = (lease.sequence, lease.fences);
+        let (sequence, unused, is_awaited) = (lease.sequence, lease.fences, lease.rival.is_some());
         me.give_up_lease();
         match end {
             End::Drop => {
@@ -197,7 +197,9 @@ impl Protocol {
                 if again.is_none() {
                     self.pass(world, process);
                 }
-                world.processes[process].send(CALLERS, sequence, Verb::Release(unused, again), true);
+                let is_lone = self.deletes && again.is_none() && unused.0 >= unused.1 && !is_awaited;
+                let verb = if is_lone { Verb::Delete } else { Verb::Release(unused, again) };
+                world.processes[process].send(CALLERS, sequence, verb, true);
             }
         }
     }
@@ -254,7 +256,7 @@ impl Protocol {
         }
         me.forget_replies(|command| command.late == Some(task));
         if let Phase::Releasing(sequence, _) = phase {
-            me.forget_replies(|command| command.sequence == sequence && matches!(command.verb, Verb::Release(..)));
+            me.forget_replies(|command| command.sequence == sequence && command.verb.ends());
             // What the release carried along is the slot's to repeat or to withdraw.
             me.send(KEEPERS, sequence, Verb::Release((0, 0), None), true);
         }
@@ -311,6 +313,11 @@ impl Protocol {
                 }
             }
             Verb::Release(_, again) => return self.released(world, process, command, outcome, ran, again),
+            // Rule 26.
+            Verb::Delete if outcome != Outcome::Done && self.keeps(Rule::LookBehind) => {
+                me.send(CALLERS, command.sequence, Verb::Release((0, 0), None), true);
+            }
+            Verb::Delete => return self.released(world, process, command, outcome, ran, None),
         }
         self.drive(world, process);
     }

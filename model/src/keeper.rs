@@ -229,7 +229,7 @@ impl Protocol {
         });
         for command in replies.chain(sent.iter().cloned()).filter(|command| command.wanted) {
             // The keeper does not repeat what is asked or renewed; it will find that due again.
-            if link == CALLERS || matches!(command.verb, Verb::Release(..)) {
+            if link == CALLERS || command.verb.ends() {
                 me.links[link].up.push(Command { age: 0, ..command });
             }
         }
@@ -256,6 +256,7 @@ impl Protocol {
         let owned = world.server.lock.filter(|(owner, _)| owner.process == process);
         let me = &mut world.processes[process];
         let queued = me.asked.is_some();
+        let deletes = me.tasks.iter().any(|task| matches!(task.phase, Phase::Releasing(..)));
         let links = std::mem::take(&mut me.links).map(|mut link| {
             link.late.append(&mut link.up);
             link.down.clear();
@@ -271,6 +272,8 @@ impl Protocol {
         let delay = match (owned, health) {
             (Some((_, left)), _) => left + 1,
             (None, Health::Vanished) if queued => CLAIM + 1,
+            // Who waits for a lock that it has deleted asks again.
+            (None, _) if deletes => 1,
             _ => 0,
         };
         world.seen.allowed += delay;

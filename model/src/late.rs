@@ -23,7 +23,7 @@ impl Process {
         let is_it = |phase: &Phase| matches!(phase, Phase::Releasing(sequence, _) if *sequence == command.sequence);
         match command.verb {
             _ if command.late.is_some() => command.late,
-            Verb::Release(..) => self.tasks.iter().position(|task| is_it(&task.phase)),
+            Verb::Release(..) | Verb::Delete => self.tasks.iter().position(|task| is_it(&task.phase)),
             _ => self.turn,
         }
     }
@@ -94,7 +94,7 @@ impl Process {
             _ => None,
         });
         for command in link.up.iter_mut().chain(read) {
-            if command.wanted && command.late.is_none() && !matches!(command.verb, Verb::Release(..)) {
+            if command.wanted && command.late.is_none() && !command.verb.ends() {
                 command.late = Some(task);
             }
         }

@@ -77,6 +77,8 @@ pub struct Protocol {
     pub rounds: u8,
     /// How long a task waits; `None`: for ever.
     pub patience: Option<Ticks>,
+    /// Whether a lock that nobody is known to wait for is deleted without a script.
+    pub deletes: bool,
     /// What may go wrong.
     pub faults: Faults,
     /// The rule that is missing.

@@ -47,6 +47,8 @@ pub enum Rule {
     NestedFences,
     /// 21: a lock that is released by force stays taken until its holder has stopped, or for a claim.
     StaysForced,
+    /// 26: who deletes a lock without a script looks for waiters behind it.
+    LookBehind,
     /// L1: a hand-over needs a lease with time left.
     TimeLeft,
     /// L2: every hold has a fencing token of its own.
@@ -73,7 +75,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 33] = [
+    pub const ALL: [(&'static str, Self); 34] = [
         ("1", Self::TakeBack),
         ("2", Self::NotAfter),
         ("3", Self::CanBeTold),
@@ -97,6 +99,7 @@ impl Rule {
         ("19", Self::FreshFences),
         ("20", Self::NestedFences),
         ("21", Self::StaysForced),
+        ("26", Self::LookBehind),
         ("L1", Self::TimeLeft),
         ("L2", Self::OwnFence),
         ("L3", Self::NewToken),

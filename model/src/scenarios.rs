@@ -33,7 +33,7 @@ impl Protocol {
     /// Processes whose tasks want the lock once each and wait for ever.
     #[must_use]
     pub fn of(processes: usize, tasks: &[Terms], faults: Faults) -> Self {
-        Self { processes, tasks: tasks.to_vec(), rounds: 1, patience: None, faults, without: None }
+        Self { processes, tasks: tasks.to_vec(), rounds: 1, patience: None, deletes: false, faults, without: None }
     }
 
     /// Each task wants the lock so often.
@@ -46,6 +46,12 @@ impl Protocol {
     #[must_use]
     pub fn patience(self, ticks: u8) -> Self {
         Self { patience: Some(ticks), ..self }
+    }
+
+    /// Locks that nobody is known to wait for are deleted without a script.
+    #[must_use]
+    pub fn deleting(self) -> Self {
+        Self { deletes: true, ..self }
     }
 
     /// Whether processes wait for one another.
@@ -71,7 +77,7 @@ where
 }
 
 /// What CI exhausts.
-pub const EXHAUSTED: [&str; 21] = [
+pub const EXHAUSTED: [&str; 24] = [
     "three processes",
     "two tasks each",
     "three rounds",
@@ -93,6 +99,9 @@ pub const EXHAUSTED: [&str; 21] = [
     "lingering",
     "lingering and a broken connection",
     "lingering and a crash",
+    "deleted without a script",
+    "deleted over a broken connection",
+    "deleted by a process that crashes",
 ];
 
 /// One of them.
@@ -126,6 +135,13 @@ pub fn exhausted(name: &str) -> Option<Protocol> {
             let faults = Faults { lingers: 1, crashes: 1, lost_pushes: 1, forces: 1, ..NO_FAULTS };
             Protocol::of(2, &[SHORT], faults).rounds(2)
         }
+        "deleted without a script" => Protocol::of(3, &[SHORT], Faults { lags: 1, ..NO_FAULTS }).deleting(),
+        "deleted over a broken connection" => {
+            Protocol::of(2, &[SHORT], Faults { breaks: 1, late_tasks: 1, ..NO_FAULTS }).deleting()
+        }
+        "deleted by a process that crashes" => {
+            Protocol::of(3, &[SHORT], Faults { crashes: 1, lost_pushes: 1, ..NO_FAULTS }).deleting()
+        }
         _ => return None,
     })
 }
@@ -158,6 +174,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::StaysForced => two(&[SHORT], Faults { forces: 1, ..NO_FAULTS }),
         Rule::LostIsNoStray => three(&[SHORT], Faults { shutdowns: 1, ..NO_FAULTS }),
         Rule::FreshFences => two(&[FENCED], Faults { lags: 3, early_ends: 1, ..NO_FAULTS }),
+        Rule::LookBehind => two(&[SHORT], Faults { lost_pushes: 1, ..NO_FAULTS }).deleting(),
         Rule::TimeLeft => one(&[SHORT], Faults { lags: 1, ..NO_FAULTS }),
         Rule::OwnFence => one(&[FENCED, FENCED], NO_FAULTS),
         Rule::NewToken | Rule::NobodyLeft => two(&[SHORT], NO_FAULTS).rounds(2),

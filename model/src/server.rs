@@ -23,7 +23,7 @@ impl Protocol {
             world.server.lock = world.server.lock.map(end).filter(|(_, left)| *left > 0);
         }
         // That a release is done matters to the keeper only while its connection can break.
-        let is_noted = link == CALLERS || !matches!(command.verb, Verb::Release(..)) || world.faults.breaks > 0;
+        let is_noted = link == CALLERS || !command.verb.ends() || world.faults.breaks > 0;
         if command.wanted && is_noted {
             world.processes[process].links[link].down.push(Message::Reply(command, outcome, begun.age));
         }
@@ -49,6 +49,7 @@ impl Protocol {
             Verb::Renew(lease) => self.renew(world, token, lease),
             Verb::Draw(count) => draw_if_owned(world, token, count),
             Verb::Release(unused, again) => self.release(world, token, unused, again, stalled),
+            Verb::Delete => self.delete(world, token),
         }
     }
 
@@ -167,6 +168,15 @@ impl Protocol {
             _ if owned => Outcome::Done,
             _ => Outcome::NotOwned,
         }
+    }
+
+    /// `DELIFEQ name token`, `EXISTS queue`.
+    fn delete(&self, world: &mut World, token: Token) -> Outcome {
+        if !self.is_owner(world, token) {
+            return Outcome::NotOwned;
+        }
+        world.server.lock = None;
+        if world.server.queue.is_empty() { Outcome::Done } else { Outcome::Awaited }
     }
 
     /// `renew.lua`.

@@ -299,6 +299,16 @@ pub enum Verb {
     Draw(u8),
     /// `release.lua`: fencing tokens reserved and not used, and the token that queues in the same step.
     Release(Fences, Option<u8>),
+    /// `DELIFEQ`, and `EXISTS` of the queue behind it. Between the two nobody comes to wait: the lock is free.
+    Delete,
+}
+
+impl Verb {
+    /// Whether it ends a lease.
+    #[must_use]
+    pub const fn ends(&self) -> bool {
+        matches!(self, Self::Release(..) | Self::Delete)
+    }
 }
 
 /// What comes from the server.
@@ -337,6 +347,8 @@ pub enum Outcome {
     Drawn(u8),
     /// Released, and this came of the ask that went along.
     ReleasedAnd(AskedAgain),
+    /// Deleted by its owner, and somebody waits.
+    Awaited,
 }
 
 /// What came of the ask in a release.

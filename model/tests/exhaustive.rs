@@ -51,6 +51,9 @@ exhausted! {
     promises_hold_when_leases_linger: "lingering";
     promises_hold_when_leases_linger_and_a_connection_breaks: "lingering and a broken connection";
     promises_hold_when_leases_linger_and_a_process_crashes: "lingering and a crash";
+    promises_hold_when_locks_are_deleted: "deleted without a script";
+    promises_hold_when_locks_are_deleted_over_a_broken_connection: "deleted over a broken connection";
+    promises_hold_when_locks_are_deleted_by_a_process_that_crashes: "deleted by a process that crashes";
 }
 
 /// So that a rule's test finds what the rule is for, and not what is broken anyway.

@@ -49,6 +49,7 @@ removed! {
     removing_rule_19_is_found: FreshFences breaks "2";
     removing_rule_20_is_found: NestedFences breaks "2";
     removing_rule_21_is_found: StaysForced breaks "1";
+    removing_rule_26_is_found: LookBehind breaks "4";
     removing_rule_l1_is_found: TimeLeft breaks "8";
     removing_rule_l2_is_found: OwnFence breaks "2";
     removing_rule_l3_is_found: NewToken breaks "3";

@@ -273,9 +273,13 @@ fn split_prelude(block: &Block) -> Option<(Vec<Stmt>, Block)> {
     }
 }
 
-/// The type with each `impl Trait` as `_`: it can't be named inside of the body.
+/// The type with each `impl Trait` as `_`, which can't be named inside of the body; and as a whole in parentheses when it has a `+`.
 fn without_impl(mut output: Type) -> Type {
     Inferred.visit_type_mut(&mut output);
+    if let Type::TraitObject(_) = output {
+        let span = output.span();
+        output = parse_quote_spanned!(span=> (#output));
+    }
     output
 }
 
