@@ -299,6 +299,12 @@ fn any_token(tokens: proc_macro2::TokenStream, is_meant: &impl Fn(TokenTree) -> 
     })
 }
 
+/// The type, in parentheses when it has a `+`: then it can stand before an `as`.
+fn in_one_piece(ty: syn::Type) -> syn::Type {
+    let span = syn::spanned::Spanned::span(&ty);
+    if let syn::Type::TraitObject(_) = ty { syn::parse_quote_spanned!(span=> (#ty)) } else { ty }
+}
+
 /// The text of a page of `docs/`, with links that lead somewhere in rustdoc.
 #[doc(hidden)]
 #[proc_macro]

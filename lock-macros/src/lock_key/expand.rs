@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 
 use super::model::{Alternative, Keyed};
 use super::parse::{Item, PartOfKey};
+use crate::in_one_piece;
 
 // Input:
 //     enum Room { Lobby, Seat { #[lock_key] row: u32, price: u64 } }
@@ -77,7 +78,7 @@ fn arm(keyed: &Keyed<'_>, alternative: &Alternative<'_>) -> TokenStream {
         quote_spanned!(site=> #member: #binding,)
     });
     let field_parts = (alternative.fields.iter().enumerate()).map(|(i, field)| {
-        let (ty, binding) = (&field.ty, format_ident!("__part{i}", span = site));
+        let (ty, binding) = (in_one_piece(field.ty.clone()), format_ident!("__part{i}", span = site));
         let span = ty.span().resolved_at(site);
         match field.part() {
             PartOfKey::Itself => quote_spanned!(span=> <#ty as #runtime::LockKey>::write_parts(#binding, __name)?;),

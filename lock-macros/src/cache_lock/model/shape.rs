@@ -10,9 +10,9 @@ use syn::{
 };
 
 use super::bindings::bindings_of_pattern;
-use crate::any_token;
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
+use crate::{any_token, in_one_piece};
 
 pub(in crate::cache_lock) enum Shape {
     /// `async fn f() -> T`.
@@ -273,14 +273,10 @@ fn split_prelude(block: &Block) -> Option<(Vec<Stmt>, Block)> {
     }
 }
 
-/// The type with each `impl Trait` as `_`, which can't be named inside of the body; and as a whole in parentheses when it has a `+`.
+/// The type with each `impl Trait` as `_`: it can't be named inside of the body.
 fn without_impl(mut output: Type) -> Type {
     Inferred.visit_type_mut(&mut output);
-    if let Type::TraitObject(_) = output {
-        let span = output.span();
-        output = parse_quote_spanned!(span=> (#output));
-    }
-    output
+    in_one_piece(output)
 }
 
 struct Inferred;
