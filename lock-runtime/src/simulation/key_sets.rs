@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
 use super::process::connect;
+use super::servers::{choose_delete, model_server};
 use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
@@ -125,7 +126,7 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
     let (mut seen, network) = runtime.block_on(async {
         let _time = Simulated::begin();
         let mut random = Rng::with_seed(seed);
-        let network = Network::new(ModelServer::new(), 1.0, random.fork());
+        let network = Network::new(model_server(None, choose_delete(&random)), 1.0, random.fork());
         let cut = if seed.is_multiple_of(2) { 0.0 } else { 0.003 };
         let delay = Duration::from_millis(random.u64(..4));
         let push_lost = if seed.is_multiple_of(3) { 0.1 } else { 0.0 };

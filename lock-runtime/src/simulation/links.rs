@@ -25,6 +25,8 @@ use crate::store::{
 };
 use crate::token::Process as Caller;
 
+mod deletion;
+
 const COMMAND: Duration = Duration::from_millis(500);
 
 /// Counts how often the connection was given up, or made anew.
@@ -57,8 +59,12 @@ impl Scene {
 
     /// With the server so far away.
     async fn begin_at(round_trip: Duration) -> Self {
+        Self::on(ModelServer::new(), round_trip).await
+    }
+
+    async fn on(server: ModelServer, round_trip: Duration) -> Self {
         let time = Simulated::begin();
-        let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
+        let network = Network::new(server, 1.0, Rng::with_seed(0));
         network.move_away(round_trip);
         let caller = Caller::new("p");
         let endpoint = Endpoint::Simulated(network.host(caller.id()));

@@ -35,6 +35,7 @@ pub(super) fn plan(random: &mut Rng) -> Plan {
         late: of_tasks(random),
         foreign: false,
         linger: 0,
+        delete: None,
         script_time: ScriptTime::default(),
     };
     Plan { lease: plan.lease.max(plan.shortest_lease()), ..plan }

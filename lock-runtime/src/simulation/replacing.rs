@@ -11,12 +11,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fastrand::Rng;
-use server_model::ModelServer;
 use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
 use super::process::connect;
 use super::seeded::Bug;
+use super::servers::{choose_delete, model_server};
 use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
@@ -77,10 +77,7 @@ async fn unless_busy<T>(busy_until: &Cell<Option<Instant>>, task: impl Future<Ou
 async fn play(seed: u64, bug: Option<Bug>) -> Shown {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
-    let mut server = ModelServer::new();
-    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-        server.patch(from, to);
-    }
+    let server = model_server(bug, choose_delete(&random));
     let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, random.fork()));
     let (one, other, newest) = (connect(&network, "p"), connect(&network, "q"), connect(&network, "r"));
     for manager in [&one, &other, &newest] {

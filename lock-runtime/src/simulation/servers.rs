@@ -13,6 +13,23 @@ use super::seeded::Bug;
 use super::world::Plan;
 use crate::store::voter::MARKER;
 
+/// A server with a bug in its scripts or without, and with a command of its own for the release of a lock or without.
+pub(super) fn model_server(bug: Option<Bug>, delete: Option<&'static str>) -> ModelServer {
+    let mut server = ModelServer::new();
+    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
+        server.patch(from, to);
+    }
+    if let Some(name) = delete {
+        server.set_delete(name);
+    }
+    server
+}
+
+/// What a server's own command for a release is called; half of the servers have none. Nothing else in the world depends on it.
+pub(super) fn choose_delete(random: &Rng) -> Option<&'static str> {
+    random.clone().choice([None, Some("DELIFEQ"), None, Some("DELEX")]).flatten()
+}
+
 #[derive(Clone)]
 pub(super) struct Servers(Vec<Arc<Network>>);
 
@@ -20,13 +37,10 @@ impl Servers {
     /// With a bug in their scripts or without.
     pub(super) fn of(plan: &Plan, bug: Option<Bug>, random: &mut Rng) -> Self {
         let model = |number| {
-            let mut server = ModelServer::new();
+            let mut server = model_server(bug, plan.delete);
             // Worlds have few processes: each but the first of a queue pauses for a second time of the beat.
             server.patch("local NEAR = 16 ", "local NEAR = 1 ");
             server.patch("local PAUSE = 8000 ", "local PAUSE = 1000 ");
-            for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-                server.patch(from, to);
-            }
             server.set_script_time(plan.script_time);
             server.set_nodes(plan.nodes);
             server.set_run_id(&format!("{number:040}"));

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::network::{Conditions, Network};
 use super::process::connect;
 use super::seeded::Bug;
+use super::servers::{choose_delete, model_server};
 use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
@@ -299,10 +300,7 @@ async fn trouble(network: &Network, mut random: Rng) {
 async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network>) {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
-    let mut server = ModelServer::new();
-    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-        server.patch(from, to);
-    }
+    let server = model_server(bug, choose_delete(&random));
     let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, random.fork()));
     let delay = Duration::from_micros(random.u64(50..2000));
     network.set_conditions(Conditions { delay, ..Conditions::default() });

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
 use super::process::connect;
+use super::servers::{choose_delete, model_server};
 use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
@@ -128,7 +129,7 @@ async fn trouble(network: &Network, mut random: Rng) {
 /// Three processes use one lock; in every other world there are faults, and one process may be killed.
 async fn play(seed: u64) -> Vec<String> {
     let (_time, mut random) = (Simulated::begin(), Rng::with_seed(seed));
-    let network = Network::new(ModelServer::new(), 1.0, random.fork());
+    let network = Network::new(model_server(None, choose_delete(&random)), 1.0, random.fork());
     let delay = Duration::from_micros(random.u64(50..3000));
     network.set_conditions(Conditions { delay, ..Conditions::default() });
     let is_troubled = seed % 2 == 1;

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::network::{Conditions, Network};
 use super::process::connect;
 use super::seeded::Bug;
+use super::servers::{choose_delete, model_server};
 use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
@@ -62,10 +63,7 @@ impl Drop for User<'_> {
 async fn play(seed: u64, bug: Option<Bug>, has_adopters: bool) -> Shown {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
-    let mut server = ModelServer::new();
-    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-        server.patch(from, to);
-    }
+    let server = model_server(bug, choose_delete(&random));
     let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, random.fork()));
     let [giver, one, other, next] = ["p", "q", "r", "s"].map(|name| connect(&network, name));
     for manager in [&giver, &one, &other, &next] {

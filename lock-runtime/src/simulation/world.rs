@@ -19,7 +19,7 @@ use super::network::Network;
 use super::process::Process;
 use super::quorum;
 use super::seeded::Bug;
-use super::servers::Servers;
+use super::servers::{Servers, choose_delete};
 use super::time::{self, Simulated};
 use crate::mutants::Seeded;
 use crate::store::voter::MARKER;
@@ -86,6 +86,8 @@ pub(super) struct Plan {
     pub(super) foreign: bool,
     /// In every other process leases may linger for at most this number of milliseconds; none when it is 0.
     pub(super) linger: u64,
+    /// What the server's own command for a release is called.
+    pub(super) delete: Option<&'static str>,
 }
 
 impl Plan {
@@ -133,6 +135,7 @@ impl Plan {
             late: Late::Never,
             foreign: false,
             linger: 0,
+            delete: None,
             stalls: 0.0,
             script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
             round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
@@ -246,11 +249,12 @@ pub(super) enum Place {
 
 impl Place {
     pub(super) fn plan(self, random: &mut Rng) -> Plan {
-        match self {
+        let plan = match self {
             Self::OneServer => Plan::of(random),
             Self::Quorum => quorum::plan(random),
             Self::Cluster => cluster::plan(random),
-        }
+        };
+        Plan { delete: choose_delete(random), ..plan }
     }
 }
 

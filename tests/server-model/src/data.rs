@@ -19,6 +19,8 @@ pub(crate) struct Data {
     pub(crate) cluster: Cluster,
     /// By which the server process calls itself.
     pub(crate) run_id: String,
+    /// What its own command is called that deletes a text which it has compared.
+    pub(crate) delete: Option<&'static str>,
 }
 
 /// Why a command was not even tried; a client and a script are told in different words.
@@ -91,6 +93,9 @@ impl Data {
             (b"GET", [key]) => self.get(key),
             (b"SET", [key, value, options @ ..]) => self.set(key, value, options),
             (b"DEL", keys @ [_, ..]) => Ok(Reply::count(keys.iter().filter(|key| self.keys.remove(key)).count())),
+            (b"DELIFEQ", [key, value]) | (b"DELEX", [key, b"IFEQ", value]) if self.has_delete(name) => {
+                self.delete_if_equal(key, value)
+            }
             (b"EXISTS", keys @ [_, ..]) => {
                 Ok(Reply::count(keys.iter().filter(|key| self.keys.get(key).is_some()).count()))
             }
@@ -131,7 +136,7 @@ impl Data {
                 self.flush();
                 Ok(Reply::ok())
             }
-            _ if is_name(name) => return Err(Refusal::WrongCount),
+            _ if is_name(name) || self.has_delete(name) => return Err(Refusal::WrongCount),
             _ => return Err(Refusal::Unknown),
         };
         if matches!(name, b"GET" | b"EXISTS") {
@@ -139,6 +144,15 @@ impl Data {
         }
         self.tell_changes();
         Ok(outcome.unwrap_or_else(|error| error))
+    }
+
+    fn has_delete(&self, name: &[u8]) -> bool {
+        self.delete.is_some_and(|delete| delete.as_bytes() == name)
+    }
+
+    fn delete_if_equal(&mut self, key: &[u8], value: &[u8]) -> Outcome {
+        let is_equal = self.text(key)? == Some(value);
+        Ok(Reply::count(usize::from(is_equal && self.keys.remove(key))))
     }
 
     fn spublish(&mut self, channel: &[u8], message: &[u8]) -> Outcome {

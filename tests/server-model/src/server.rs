@@ -132,6 +132,11 @@ impl ModelServer {
         self.data().clock.set_script_time(script_time);
     }
 
+    /// From now on there is a command of this name, `DELIFEQ` or `DELEX`, that deletes a text which it has compared. A newer server has one.
+    pub fn set_delete(&mut self, name: &'static str) {
+        self.data().delete = Some(name);
+    }
+
     /// From now on the server process calls itself so.
     pub fn set_run_id(&mut self, run_id: &str) {
         run_id.clone_into(&mut self.data().run_id);

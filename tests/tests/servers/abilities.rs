@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_runtime::{LockError, LockManager};
 use tests::proxy::{Disguise, Proxy};
-use tests::server::Server;
+use tests::server::{Kind, Server};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -140,4 +140,31 @@ async fn what_a_server_can_do_is_found_out_without_a_change_and_a_known_server_i
     // A user who may use one prefix alone is not taken for a server that lacks something.
     server.tell("ACL SETUSER poor on >canary ~p:* ~{p:* &cache_lock:* +@all");
     use_it(&other.url().replace("redis://", "redis://poor:canary@")).await;
+}
+
+/// Rule 26, on Valkey 9. A user who may not use the command releases by scripts.
+#[tokio::test]
+async fn a_server_with_a_command_for_it_releases_locks_without_a_script() {
+    let server = Server::of(Kind::Valkey, &[]);
+    server.tell("ACL SETUSER poor on >canary ~* &cache_lock:* +@all -delifeq");
+    let calls = |name: &str| server.commandstats().of(name);
+    let locks = LockManager::connect(&server.url()).await.unwrap();
+    let before = calls("delifeq");
+    for _ in 0..10 {
+        locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    }
+    assert_eq!((calls("delifeq") - before, calls("eval") + calls("evalsha")), (10, 0));
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+    use_it(&server.url()).await;
+
+    let (before, scripts) = (calls("delifeq"), calls("eval") + calls("evalsha"));
+    let poor = LockManager::connect(&server.url().replace("redis://", "redis://poor:canary@")).await.unwrap();
+    for _ in 0..10 {
+        poor.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    }
+    assert!(calls("eval") + calls("evalsha") >= scripts + 10);
+    assert_eq!(calls("delifeq") - before, 0, "a refused command is no call");
+    let denied: Vec<redis::Value> = server.ask("ACL LOG");
+    assert_eq!(denied.len(), 1, "one for the connection: {denied:?}");
+    assert_eq!(server.owner("p:k"), None);
 }

@@ -115,7 +115,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         LockStatus::Unreachable(error) => return error.of_lock(key),
         LockStatus::Silent(since) => return core.store().unanswered(key, since).of_lock(key),
         // This process had the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.was_held_here() => true,
+        LockStatus::Unknown if attempt.was_held_here() && !comes_late(attempt.by()) => true,
         LockStatus::Unknown => {
             match unread_answer(core, request, attempt).or_else(|| silent_server(core, request, attempt, silence)) {
                 Some(error) => return error.of_lock(key),

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::super::network::Network;
 use super::super::process::connect;
 use super::super::seeded::Bug;
+use super::super::servers::model_server;
 use super::super::time::Simulated;
 use super::judge::{Judge, Mode, allowed};
 use super::{Deviation, RUN, Searched};
@@ -24,6 +25,8 @@ struct Part {
 
 pub(super) struct Scenario {
     pub(super) name: &'static str,
+    /// What the server's own command for a release is called.
+    delete: Option<&'static str>,
     parts: &'static [Part],
 }
 
@@ -54,20 +57,26 @@ const fn lingers(process: &'static str, comes: u64) -> Part {
     part(process, comes, Mode::Alone, |request| request.linger(Duration::from_millis(200)))
 }
 
-pub(super) static ALL: [Scenario; 5] = [
-    Scenario { name: "two processes", parts: &[alone("p", 0), alone("p", 1), alone("q", 0)] },
-    Scenario { name: "three processes", parts: &[alone("p", 0), alone("q", 1), alone("r", 2)] },
-    Scenario { name: "readers and a writer", parts: &[read("p", 0), read("p", 1), alone("q", 1), read("q", 3)] },
-    Scenario { name: "permits", parts: &[permit("p", 0), permit("q", 0), permit("q", 1)] },
-    Scenario { name: "lingering", parts: &[lingers("p", 0), lingers("p", 20), alone("q", 40)] },
+pub(super) static ALL: [Scenario; 6] = [
+    Scenario { name: "two processes", delete: None, parts: &[alone("p", 0), alone("p", 1), alone("q", 0)] },
+    Scenario {
+        name: "two processes and DELIFEQ",
+        delete: Some("DELIFEQ"),
+        parts: &[alone("p", 0), alone("p", 1), alone("q", 0)],
+    },
+    Scenario { name: "three processes", delete: None, parts: &[alone("p", 0), alone("q", 1), alone("r", 2)] },
+    Scenario {
+        name: "readers and a writer",
+        delete: None,
+        parts: &[read("p", 0), read("p", 1), alone("q", 1), read("q", 3)],
+    },
+    Scenario { name: "permits", delete: None, parts: &[permit("p", 0), permit("q", 0), permit("q", 1)] },
+    Scenario { name: "lingering", delete: None, parts: &[lingers("p", 0), lingers("p", 20), alone("q", 40)] },
 ];
 
 /// Plays the run that `plan` describes.
 pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bug>) -> Vec<String> {
-    let mut server = ModelServer::new();
-    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-        server.patch(from, to);
-    }
+    let server = model_server(bug, scenario.delete);
     let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, Rng::with_seed(0)));
     network.move_away(Duration::from_millis(2));
     let mut managers: Vec<(&'static str, LockManager)> = Vec::new();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use server_model::ModelServer;
 use tokio::time::{Instant, sleep};
 
+use super::super::servers::model_server;
 use crate::mutants::Seeded;
 use crate::simulation::network::Network;
 use crate::simulation::process::connect;
@@ -41,11 +41,7 @@ struct Place {
 impl Place {
     fn new(bug: Option<Bug>) -> Self {
         let time = Simulated::begin();
-        let mut server = ModelServer::new();
-        for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-            server.patch(from, to);
-        }
-        Self { _time: time, network: Network::new(server, 1.0, Rng::with_seed(0)) }
+        Self { _time: time, network: Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)) }
     }
 
     /// Dead waiters that want what they can't have beside the one permit that is in use: all of them in front.

@@ -128,13 +128,27 @@ pub(super) fn read_released(
     }
 }
 
-/// Of each release, whether it is done; `None` when all are.
-pub(super) fn read_freed(value: Value, count: usize) -> Result<Option<Vec<bool>>, StoreError> {
+/// What became of a lock that was to be released without a look at who waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freed {
+    /// It is as it was, unless an earlier call of a repeated command changed it.
+    Not,
+    /// It is free, and nobody waits for it.
+    Done,
+    /// It is free, and somebody waits for it.
+    Awaited,
+}
+
+/// Of each release, what it did; `None` when all are done.
+pub(super) fn read_freed(value: Value, count: usize) -> Result<Option<Vec<Freed>>, StoreError> {
+    let read = |freed: &Value| match freed {
+        Value::Int(1) => Freed::Done,
+        Value::Int(2) => Freed::Awaited,
+        _ => Freed::Not,
+    };
     match value {
         Value::Int(freed) if usize::try_from(freed) == Ok(count) => Ok(None),
-        Value::Array(freed) if freed.len() == count => {
-            Ok(Some(freed.iter().map(|freed| *freed == Value::Int(1)).collect()))
-        }
+        Value::Array(freed) if freed.len() == count => Ok(Some(freed.iter().map(read).collect())),
         _ => Err(StoreError::no_answer()),
     }
 }

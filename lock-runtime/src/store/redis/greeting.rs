@@ -15,7 +15,7 @@ use crate::clock::Moment;
 const OLDEST: (u64, u64) = (7, 0);
 
 /// The name in [`ABILITIES`].
-const PROBE: &str = "cache_lock:probe";
+pub(super) const PROBE: &str = "cache_lock:probe";
 
 /// What the protocol needs and a server may lack, and a command that shows it. None of the commands can change anything, not even
 /// where something has the name: no server takes `?` for a number, `GT` shortens nothing, and `0` takes nothing away.
@@ -147,6 +147,12 @@ fn is_unable(error: &ServerError) -> bool {
         ["unknown command", "syntax error", "wrong number of arguments", "not supported", "unsupported"];
     let said = error.details().unwrap_or_default().to_ascii_lowercase();
     SAYINGS.iter().any(|saying| said.contains(saying))
+}
+
+/// Whether the server knows the command to which it gave this reply. The command had too few arguments.
+pub(super) fn is_known_command(reply: &Value) -> bool {
+    let Value::ServerError(error) = reply else { return false };
+    error.details().is_some_and(|said| said.to_ascii_lowercase().contains("wrong number of arguments"))
 }
 
 /// Connects to a server. The greeting and the `commands` take one round trip together.

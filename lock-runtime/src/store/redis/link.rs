@@ -5,7 +5,7 @@
 //! connection, in a task on the caller's runtime.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub(crate) struct Link {
     round_trip: AtomicU64,
     /// The scripts whose text was sent on this connection, a bit for each.
     scripts: AtomicU32,
+    /// The command by which the server deletes a lock that it has compared, as a number: see `known`.
+    delete: AtomicU8,
     /// Whether `silence` may be set. Each reply reads this flag, without the lock.
     is_silent: AtomicBool,
     is_probing: AtomicBool,
@@ -166,6 +168,7 @@ impl Link {
             generations: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
             scripts: AtomicU32::new(0),
+            delete: AtomicU8::new(0),
             is_silent: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
         })

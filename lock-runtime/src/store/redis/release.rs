@@ -1,4 +1,5 @@
-//! How leases are released and asks withdrawn: by the script `free.lua` where it can, by `release.lua` else.
+//! How leases are released and asks withdrawn: by a command of the server or the script `free.lua` where these are enough, by
+//! `release.lua` else.
 
 use std::time::Duration;
 
@@ -6,12 +7,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::{Either, ready};
 use redis::Cmd;
 
-use super::answer::{read_freed, read_released};
+use super::answer::{Freed, read_freed, read_released};
 use super::link::{Called, Link, Outgoing};
 use super::reply::items;
 use super::scripts::{self, Script};
 use super::tickets::add_capacity;
 use super::verb::{Kind, Verb, one_by_one};
+use super::wire::Delete;
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::share::Share;
@@ -53,11 +55,10 @@ impl Verb for Release {
     }
 }
 
-/// What `free.lua` did.
-struct Freed {
-    /// Of each release, whether it is done; `None` when all are. The others changed nothing, unless an earlier call of a
-    /// repeated command did.
-    done: Option<Vec<bool>>,
+/// What became of locks that most likely nobody waits for.
+struct Freeing {
+    /// `None` when all are done.
+    each: Option<Vec<Freed>>,
     /// The command was sent twice, and the first one may have taken effect.
     repeated: bool,
 }
@@ -77,7 +78,7 @@ impl RedisStore {
     ) -> impl Future<Output = Result<Released, StoreError>> + Send + 'a {
         let releases = std::slice::from_ref(release);
         self.run_free(releases, deadline).then(move |freed| match freed {
-            Ok(Freed { done: None, .. }) => Either::Left(ready(Ok(Released::DONE))),
+            Ok(Freeing { each: None, .. }) => Either::Left(ready(Ok(Released::DONE))),
             // Boxed, because it is rare: every release's future would have room for it.
             freed => Either::Right(Box::pin(async move {
                 let answers = match freed {
@@ -89,25 +90,29 @@ impl RedisStore {
         })
     }
 
-    /// Releases what `free.lua` did not.
-    async fn release_rest(&self, releases: &[Release], freed: Freed, deadline: Deadline) -> Answers<Released> {
-        let Freed { done, repeated } = freed;
-        let Some(done) = done else {
+    /// Runs `release.lua` for those that are not done: it also passes on what is free and awaited (rule 26).
+    async fn release_rest(&self, releases: &[Release], freeing: Freeing, deadline: Deadline) -> Answers<Released> {
+        let Freeing { each, repeated } = freeing;
+        let Some(each) = each else {
             return Ok(releases.iter().map(|_| Ok(Released::DONE)).collect());
         };
+        let is_rest = |freed: &Freed| *freed != Freed::Done;
         let rest: Vec<_> =
-            done.iter().zip(releases).filter(|(done, _)| !**done).map(|(_, rest)| rest.clone()).collect();
+            each.iter().zip(releases).filter(|(freed, _)| is_rest(freed)).map(|(_, rest)| rest.clone()).collect();
         let deadline = deadline.counted_from(Moment::now());
         let mut answers = Box::pin(self.release_or_split(&rest, deadline)).await.into_iter();
-        let merge = |done| {
-            if done {
+        let merge = |freed| {
+            if freed == Freed::Done {
                 return Ok(Released::DONE);
             }
             let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
+            if freed == Freed::Awaited {
+                released.ownership = Released::DONE.ownership;
+            }
             released.ownership = released.ownership.or_before(repeated);
             Ok(released)
         };
-        Ok(done.into_iter().map(merge).collect())
+        Ok(each.into_iter().map(merge).collect())
     }
 
     /// Runs `release.lua` for all releases, or for each by itself when the server refuses the command: a lock's name that the
@@ -122,19 +127,43 @@ impl RedisStore {
         }
     }
 
-    /// Runs `free.lua`. When the server refuses it, nothing is done yet.
+    /// Frees locks: one lock by the server's own command where there is one, and by `free.lua` else. When the server refuses that,
+    /// nothing is done yet.
     fn run_free<'a>(
         &'a self,
         releases: &'a [Release],
         deadline: Deadline,
-    ) -> impl Future<Output = Result<Freed, StoreError>> + Send + 'a {
-        let none_with = |repeated| Freed { done: Some(vec![false; releases.len()]), repeated };
-        self.call_free(releases, deadline).map(move |called| match called {
-            Ok(Called { value, repeated, .. }) => Ok(Freed { done: read_freed(value, releases.len())?, repeated }),
+    ) -> impl Future<Output = Result<Freeing, StoreError>> + Send + 'a {
+        if let [release] = releases
+            && let Some(by) = self.servers.at(&release.key, |link| link.delete()).flatten()
+        {
+            return Either::Left(self.delete(release, by, deadline));
+        }
+        let none_with = |repeated| Freeing { each: Some(vec![Freed::Not; releases.len()]), repeated };
+        Either::Right(self.call_free(releases, deadline).map(move |called| match called {
+            Ok(Called { value, repeated, .. }) => Ok(Freeing { each: read_freed(value, releases.len())?, repeated }),
             // Nothing was changed: the server denied the script itself, or its only write.
             Err(error) if error.is_denied() => Ok(none_with(false)),
             // The script may have released some of several locks before it failed; one that was released alone had company.
             Err(error) if error.retry == Retry::Never => Ok(none_with(releases.len() > 1 || !self.servers.are_many())),
+            Err(error) => Err(error),
+        }))
+    }
+
+    /// Frees a lock by the server's own command. A server that refuses it is not asked for it again on this connection.
+    fn delete<'a>(
+        &'a self,
+        release: &'a Release,
+        by: Delete,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Freeing, StoreError>> + Send + 'a {
+        let called = self.servers.call(&release.key, move |_| Outgoing::delete(release.clone(), by), deadline);
+        called.map(move |called| match called.map_err(|error| self.servers.name_failure(error)) {
+            Ok(Called { value, repeated, .. }) => Ok(Freeing { each: read_freed(value, 1)?, repeated }),
+            Err(error) if error.retry == Retry::Never => {
+                self.servers.at(&release.key, |link| link.set_delete(None));
+                Ok(Freeing { each: Some(vec![Freed::Not]), repeated: false })
+            }
             Err(error) => Err(error),
         })
     }

@@ -33,6 +33,7 @@ mod tests;
 mod tls;
 
 use driver::Driver;
+pub(crate) use encode::Delete;
 use output::Output;
 use places::{Aftermath, Places, Want};
 pub(crate) use releases::LoneRelease;
@@ -199,6 +200,22 @@ impl Wire {
             if state.output.releases.is_full() {
                 state.write_releases();
             }
+            state.hand_over(is_first);
+            place
+        })
+    }
+
+    /// Releases a lock by `delete`. The reply is what `free.lua` would say to it: it may be that somebody waits for a lock that is
+    /// deleted. When `are_more` releases come at once, they go out together.
+    pub(crate) fn delete<'a>(
+        &'a self,
+        LoneRelease { lock, token, are_more, .. }: LoneRelease<'a>,
+        delete: Delete,
+    ) -> Sending<'a> {
+        self.send_by(move |state| {
+            let is_first = state.is_idle() && !are_more;
+            let bytes = state.output.write(|output| encode::delete(output, lock, token, delete));
+            let place = state.places.take(Want::Freed, bytes);
             state.hand_over(is_first);
             place
         })

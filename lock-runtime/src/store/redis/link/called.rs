@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use super::super::hash_slot::slot_of;
 use super::super::millis;
 use super::super::release::free_command;
-use super::super::wire::{LoneRelease, Sending, Wire, encode};
+use super::super::wire::{Delete, LoneRelease, Sending, Wire, encode};
 use super::call::arming;
 use super::{Channel, Link, Live};
 use crate::clock::Moment;
@@ -36,6 +36,8 @@ pub(super) enum Command {
     Claim { lock: Arc<str>, token: Token, millis: u64 },
     /// A release that goes together with others.
     Free { release: Release, is_known: bool },
+    /// A release by the server's own command.
+    Delete { release: Release, by: Delete },
 }
 
 impl Command {
@@ -45,6 +47,11 @@ impl Command {
                 let (lock, token) = (&*release.key, release.token.as_str());
                 let lone = LoneRelease { lock, token, is_known: *is_known, are_more: release.beside_others };
                 wire.free(lone, || link.note_commands(1))
+            }
+            Self::Delete { release, by } => {
+                let (lock, token) = (&*release.key, release.token.as_str());
+                link.note_commands(2);
+                wire.delete(LoneRelease { lock, token, is_known: false, are_more: release.beside_others }, *by)
             }
             Self::Own(_) | Self::Claim { .. } => {
                 link.note_commands(1);
@@ -59,6 +66,8 @@ impl Command {
             Self::Own(command) => command.write_packed_command(output),
             Self::Claim { lock, token, millis } => encode::claim(output, lock, token.as_str(), *millis),
             Self::Free { release, is_known } => free_command(release, *is_known).write_packed_command(output),
+            // Alone it has to be one command.
+            Self::Delete { release, .. } => free_command(release, false).write_packed_command(output),
         }
     }
 }
@@ -83,6 +92,11 @@ impl Outgoing {
     /// A release by `free.lua`, which goes together with others. `is_known` says that the server knows the script.
     pub(in super::super) fn free(release: Release, is_known: bool) -> Self {
         Self { command: Command::Free { release, is_known }, arms: false, listens: None }
+    }
+
+    /// A release by the server's own command.
+    pub(in super::super) fn delete(release: Release, by: Delete) -> Self {
+        Self { command: Command::Delete { release, by }, arms: false, listens: None }
     }
 
     /// The command that goes in front, in the same piece.

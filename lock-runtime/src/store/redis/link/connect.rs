@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
-use super::super::greeting::OnFailover;
+use super::super::greeting::{self, OnFailover, PROBE};
 use super::super::vote::Vote;
+use super::super::wire::Delete;
 use super::call::arming;
 use super::reader::Reader;
 use super::receiver::Receiver;
@@ -171,7 +172,7 @@ impl Link {
             outcome => outcome,
         };
         match outcome {
-            Ok(Opened { live, anchor, round_trip }) => {
+            Ok(Opened { live, anchor, round_trip, delete }) => {
                 let others = std::mem::take(&mut state.attempts);
                 state.live = Some(live);
                 state.reader = self.is_of_callers().then(Reader::here);
@@ -185,6 +186,7 @@ impl Link {
                 let again = std::mem::replace(&mut state.was_connected, true);
                 self.set_round_trip(round_trip);
                 self.scripts.store(0, Ordering::Relaxed);
+                self.set_delete(delete);
                 drop(state);
                 others.into_iter().for_each(Attempt::abort);
                 observe::connected(&self.server);
@@ -271,6 +273,7 @@ struct Opened {
     live: Live,
     anchor: Anchor,
     round_trip: Duration,
+    delete: Option<Delete>,
 }
 
 impl Opening {
@@ -320,7 +323,7 @@ impl Opening {
         }
         // The keeper's connection is of no shard: what the keeper releases is told to all nodes.
         let is_in_shard = self.endpoint.is_node() && self.is_of_callers();
-        let shard = is_in_shard.then(|| Shard::of(replies.next())).flatten();
+        let shard = self.endpoint.is_node().then(|| replies.next()).filter(|_| is_in_shard).and_then(Shard::of);
         let live = Live {
             wire: greeted.wire,
             made: Made { generation, at: Moment::now() },
@@ -329,7 +332,9 @@ impl Opening {
             _listening: greeted.listening,
             vote,
         };
-        Ok(Opened { live, anchor, round_trip: greeted.round_trip })
+        let delete =
+            [Delete::IfEq, Delete::Ex].into_iter().zip(replies).find(|(_, reply)| greeting::is_known_command(reply));
+        Ok(Opened { live, anchor, round_trip: greeted.round_trip, delete: delete.map(|(delete, _)| delete) })
     }
 
     fn is_of_callers(&self) -> bool {
@@ -354,6 +359,10 @@ impl Opening {
         if self.endpoint.is_node() {
             commands.cmd("CLUSTER").arg("MYID");
         }
+        // Last, in the order in which they are read. The number of their arguments is wrong, so neither does anything. A server looks at
+        // that before it looks at rights.
+        commands.cmd("DELIFEQ").arg(PROBE);
+        commands.cmd("DELEX");
         commands
     }
 }

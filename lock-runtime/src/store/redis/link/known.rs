@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::scripts::Script;
+use super::super::wire::Delete;
 use super::Link;
 use crate::clock::Moment;
 
@@ -44,6 +45,25 @@ impl Link {
     pub(super) fn set_round_trip(&self, round_trip: Duration) {
         let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
         self.round_trip.store(nanos, Ordering::Relaxed);
+    }
+
+    /// The command by which the server deletes a lock that holds a certain token; `None` where there is none, or the user may not use it.
+    pub(in super::super) fn delete(&self) -> Option<Delete> {
+        match self.delete.load(Ordering::Relaxed) {
+            1 => Some(Delete::IfEq),
+            2 => Some(Delete::Ex),
+            _ => None,
+        }
+    }
+
+    /// Notes it.
+    pub(in super::super) fn set_delete(&self, delete: Option<Delete>) {
+        let number = match delete {
+            None => 0,
+            Some(Delete::IfEq) => 1,
+            Some(Delete::Ex) => 2,
+        };
+        self.delete.store(number, Ordering::Relaxed);
     }
 
     /// Whether the server most likely knows a script: its text was sent on this connection before.

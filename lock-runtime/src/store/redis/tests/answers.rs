@@ -1,6 +1,7 @@
 //! What each reply of the scripts means: docs/protocol.md.
 
 use super::*;
+use crate::store::redis::answer::Freed;
 use crate::store::{Busy, Grant, Ownership, Retry};
 
 fn text_of(text: &str) -> Value {
@@ -102,8 +103,11 @@ fn one_freed_or_several_are_read_in_their_order() {
     assert_eq!(read_freed(Value::Int(1), 1).unwrap(), None);
     assert_eq!(read_freed(Value::Int(3), 3).unwrap(), None);
     assert!(read_freed(Value::Int(2), 3).is_err());
-    assert_eq!(read_freed(Value::Array(array([0])), 1).unwrap().unwrap(), [false]);
-    assert_eq!(read_freed(Value::Array(array([0, 1, 2])), 3).unwrap().unwrap(), [false, true, false]);
+    assert_eq!(read_freed(Value::Array(array([0])), 1).unwrap().unwrap(), [Freed::Not]);
+    assert_eq!(
+        read_freed(Value::Array(array([0, 1, 2])), 3).unwrap().unwrap(),
+        [Freed::Not, Freed::Done, Freed::Awaited]
+    );
     assert!(read_freed(Value::Array(array([1])), 2).is_err());
     assert_eq!(read_drawn(&Value::Int(1)).unwrap(), Some(1));
     assert_eq!(read_drawn(&Value::Int(0)).unwrap(), None);

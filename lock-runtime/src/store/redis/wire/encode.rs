@@ -9,6 +9,30 @@ pub(crate) fn claim(output: &mut Vec<u8>, lock: &str, token: &str, millis: u64) 
     number(output, millis);
 }
 
+/// A server's own command for a deletion that compares first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delete {
+    /// `DELIFEQ key value`, of Valkey 9.
+    IfEq,
+    /// `DELEX key IFEQ value`, of Redis 8.4.
+    Ex,
+}
+
+/// Deletes the lock if it holds the token, and says how many have a queue for it: `EXISTS` of one key.
+pub(crate) fn delete(output: &mut Vec<u8>, lock: &str, token: &str, delete: Delete) {
+    output.extend_from_slice(match delete {
+        Delete::IfEq => b"*3\r\n$7\r\nDELIFEQ\r\n",
+        Delete::Ex => b"*4\r\n$5\r\nDELEX\r\n",
+    });
+    bulk(output, &[lock]);
+    if delete == Delete::Ex {
+        output.extend_from_slice(b"$4\r\nIFEQ\r\n");
+    }
+    bulk(output, &[token]);
+    output.extend_from_slice(b"*2\r\n$6\r\nEXISTS\r\n");
+    bulk(output, &["{", lock, "}:queue"]);
+}
+
 /// Begins a value of this kind and length.
 pub(super) fn header(output: &mut Vec<u8>, kind: u8, length: usize) {
     output.push(kind);
@@ -43,6 +67,18 @@ mod tests {
             let mut command = redis::cmd("SET");
             command.arg(&lock).arg(&token).arg("NX").arg("GET").arg("PX").arg(millis);
             prop_assert_eq!(written, command.get_packed_command());
+        }
+
+        #[test]
+        fn a_deletion_is_written_as_the_redis_crate_writes_it(lock in ".*", token in ".*") {
+            let queue = format!("{{{lock}}}:queue");
+            for (form, name, word) in [(Delete::IfEq, "DELIFEQ", None), (Delete::Ex, "DELEX", Some("IFEQ"))] {
+                let mut written = Vec::new();
+                delete(&mut written, &lock, &token, form);
+                let mut commands = redis::cmd(name).arg(&lock).arg(word).arg(&token).get_packed_command();
+                commands.extend(redis::cmd("EXISTS").arg(&queue).get_packed_command());
+                prop_assert_eq!(written, commands);
+            }
         }
     }
 }

@@ -69,6 +69,26 @@ pub(super) enum Want {
     One,
     /// A list of so many replies, which may be one.
     List(usize),
+    /// What `free.lua` would say to one release, of two replies: whether the lock was deleted, and whether there is a queue.
+    Freed,
+}
+
+impl Want {
+    fn count(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::List(count) => count,
+            Self::Freed => 2,
+        }
+    }
+
+    fn answer(self, mut replies: Vec<Value>) -> Value {
+        match self {
+            Self::One => replies.pop().unwrap_or_default(),
+            Self::List(_) => Value::Array(replies),
+            Self::Freed => freed(replies),
+        }
+    }
 }
 
 /// A server replied to nothing.
@@ -140,13 +160,13 @@ impl Places {
                 to_wake.extend(waker.take());
                 reply
             }
-            Place::Waiting { want: Want::List(count), got, waker } => {
+            Place::Waiting { want, got, waker } => {
                 got.push(reply);
-                if got.len() < *count {
+                if got.len() < want.count() {
                     return false;
                 }
                 to_wake.extend(waker.take());
-                Value::Array(std::mem::take(got))
+                want.answer(std::mem::take(got))
             }
             Place::Left(count) => {
                 self.unread += 1;
@@ -214,9 +234,12 @@ impl Places {
         });
         let left = self.all.get_mut(place)?;
         if let Place::Waiting { want, got, .. } = left {
-            // The replies come all the same, and are for nobody else.
-            let count = if let Want::List(count) = want { *count } else { 1 };
-            *left = Place::Left(count - got.len());
+            // The replies come all the same, and are for nobody else. A release goes to the server although nobody waits for it.
+            let is_to_go = *want == Want::Freed;
+            *left = Place::Left(want.count() - got.len());
+            if is_to_go {
+                return None;
+            }
         } else {
             self.all.remove(place);
             return None;
@@ -236,6 +259,21 @@ impl Places {
         let next = self.order.remove(found?)?;
         self.all.remove(place);
         Some((before_end, next.bytes))
+    }
+}
+
+/// What `free.lua` says where it is one of several releases, and 2 where the lock was deleted and somebody waits for it. Then the lock
+/// has to be passed on. The same holds when it can't be seen whether somebody waits.
+fn freed(replies: Vec<Value>) -> Value {
+    let Ok([deleted, queues]) = <[Value; 2]>::try_from(replies) else { return Value::Nil };
+    mutant!(DeletedUnseen => if deleted == Value::Int(1) {
+        return deleted;
+    });
+    match (deleted, queues) {
+        (Value::Int(1), Value::Int(0)) => Value::Int(1),
+        (Value::Int(1), _) => Value::Array(vec![Value::Int(2)]),
+        (error @ Value::ServerError(_), _) => error,
+        _ => Value::Array(vec![Value::Int(0)]),
     }
 }
 
