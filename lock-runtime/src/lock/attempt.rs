@@ -32,7 +32,7 @@ pub(crate) struct Attempt {
     pub(crate) waited: bool,
     /// How many answers the store had given when this task began to wait for a sibling.
     before: Option<u64>,
-    /// Whether this process had the lock meanwhile: its release was still on its way, or its lease was to be confirmed.
+    /// Whether this process had the lock meanwhile: its release was still on its way.
     was_held_here: bool,
     // Boxed, both: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
@@ -127,12 +127,6 @@ impl Attempt {
     pub(crate) fn was_held_here(&self) -> bool {
         mutant!(OwnReleaseForgotten => return false);
         self.was_held_here
-    }
-
-    /// Notes that this process has a lease. One that a sibling has asked for may need more answers than this task has time for.
-    pub(crate) fn note_own_lease(&mut self) {
-        mutant!(OwnLeaseForgotten => return);
-        self.was_held_here |= self.waited || self.has_counted();
     }
 
     /// What forbids to ask the store now: the time is up, or a back-off is running. A task that `owns` the lease may

@@ -91,9 +91,6 @@ pub(super) async fn drive(
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;
-                if matches!(step, Step::Confirm(_) | Step::Draw(..)) {
-                    attempt.note_own_lease();
-                }
                 attempt.has_replaced |= matches!(&step, Step::Ask(ask) if ask.replaces);
                 let deadline = answer_deadline(core, attempt, *now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {

@@ -65,6 +65,10 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     // Of several keys, a try is the beginning of a longer wait.
     let waits = request.whole().is_some_and(|whole| !whole.is_try());
     let is_unread_try = attempt.is_try() && attempt.tried && !waits;
+    // Its own command came behind a sibling's, which was answered, and had what was left of the time.
+    if is_unread_try && is_behind_sibling(core, attempt) {
+        return None;
+    }
     if is_unread_try {
         // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
         return Some(polled_late(waited));
@@ -74,6 +78,13 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     }
     // Siblings may have asked one after another, each of them gone before the store answered.
     attempt.has_counted_none(core.answers()).then(|| core.store().unanswered(&request.key, waited))
+}
+
+/// Whether a single try has waited for a sibling that was answered, and then had too little time for an answer of its own. The sibling
+/// was there before it.
+fn is_behind_sibling(core: &Core, attempt: &Attempt) -> bool {
+    mutant!(SiblingBeforeForgotten => return false);
+    attempt.has_counted() && !attempt.has_counted_none(core.answers()) && !comes_late(attempt.by())
 }
 
 /// The server's silence for at least as long as counts for this task, which waited for siblings. They may have asked one after another,
@@ -115,7 +126,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         LockStatus::Unreachable(error) => return error.of_lock(key),
         LockStatus::Silent(since) => return core.store().unanswered(key, since).of_lock(key),
         // This process had the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.was_held_here() && !comes_late(attempt.by()) => true,
+        LockStatus::Unknown if attempt.was_held_here() => true,
         LockStatus::Unknown => {
             match unread_answer(core, request, attempt).or_else(|| silent_server(core, request, attempt, silence)) {
                 Some(error) => return error.of_lock(key),

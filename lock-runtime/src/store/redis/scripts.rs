@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "979bac47a3006b80d6f257f7d36169fab08dcc3d");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "48f2aa1f3d3e89b06c4f9fd083dffbc8a65de7bd");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "93ec02a4faf732a26e5823ad0904ae51d264324b");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "62ad9b0521a0a5120e8f66efe673459b48efc549");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c98f1e0c278ff8b3f8a6ea0803d88647f6b3f0f4");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "2a994930be28c744c650299b1504532259244427");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "a354282002d58f61b58f156694164d474e10639e");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "7bca53ab6e6243c8fb6a6b9d9b6dca6d1f637a0d");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "698fb0b80e1491cefdca8b092ff52f3c8ce9720d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "98706af64f95d02df00e538e1cdf6919ba6a5846");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "f060e10d58341c09c6e03b7a09482dc51ea36a41");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "e26677947118626a8eff2758797b362ee7110250");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "d23093e8c4c686aefa9110fa7af89b700e8d7ea3");
+    script!(9, "shared_ask.lua", "b7a560940ec1d22e2b7c0e67448d761461462d4b");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "17d3956e8a8356d89d72abbdb7aaa134e8f2be73");
+    script!(10, "shared_release.lua", "7ddb4b28bff5bc7f154a41472d36307727710c06");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "dacdbfa40f46c0d916c09d8c3fe3749de183beeb");
+    script!(11, "shared_renew.lua", "aa09d158be189e6a0478147741594f42ca06bf95");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "c2af0e3c275feb02b3e9ef829c38e7a27c4ab32a");
+    script!(12, "shared_draw.lua", "bf6c149adbf51b810a8f49e13e7961348a5bba83");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "7fb21e3887e35c6bdbb252b7b983dd0ac824d949");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "d81c24eef7e9e46fbc61eb77545df369728648e9");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "3fb490c283c6f08ca6490abdb5f4d1b7b959f44c");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "0bb17bbbde6b5d8c397e328bbf6fb09ec9f753c3");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "180cb3f884fcb40a4ea06dceb7505a6fa15063df");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "9809f82a2b6e4d0c67e3d5863ed683fa1f8cf4eb");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "c61ad5423a847fa47a61216f1ba4d323c6b9aee5");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "0555184bcd804fbcb813c17d0d8a2057fe8d89b9");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -26,11 +26,12 @@ local function now()
   return micros
 end
 
--- The channel of the process that made `token`; nil for a foreign value, which is never trusted as an address.
+-- The channel of the process that made `token`, and whether the token's lease may linger: then its sequence begins with 0. nil for a
+-- foreign value, which is never trusted as an address.
 local function channel(token)
-  local process = string.match(token, '^(%x+)%.%d+@')
+  local process, zero = string.match(token, '^(%x+)%.(0?)%d+@')
   if process and #process == 32 then
-    return 'cache_lock:' .. process
+    return 'cache_lock:' .. process, zero == '0'
   end
 end
 
@@ -61,12 +62,12 @@ local function publish(address, message, is_grant)
   return type(listeners) == 'table' or listeners > 0
 end
 
--- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. A sequence that begins with 0
--- belongs to a lease that may linger (rule L9). Then no task of the process need be awake, so its keeper is told: on a channel
--- of its own, unless it is not connected just now. The same when the message is `for_keeper`. Returns whether it was heard.
+-- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. Of a lease that may linger (rule L9) no
+-- task of the process need be awake, so its keeper is told: on a channel of its own, unless it is not connected just now. The same
+-- when the message is `for_keeper`. Returns whether it was heard.
 local function tell(owner, message, for_keeper)
-  local address = channel(owner)
-  if address and (for_keeper or string.find(owner, '^%x+%.0')) then
+  local address, lingers = channel(owner)
+  if address and (for_keeper or lingers) then
     local listeners = redis.pcall('PUBLISH', address .. ':keeper', message)
     if type(listeners) == 'number' and listeners > 0 then
       return true

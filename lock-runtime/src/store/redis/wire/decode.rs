@@ -165,7 +165,8 @@ impl Reader<'_> {
             b'+' if text == b"OK" => Value::Okay,
             b'+' => Value::SimpleString(text_of(text)?),
             b':' => Value::Int(number(text)?),
-            b'_' => Value::Nil,
+            b'_' if text.is_empty() => Value::Nil,
+            b'_' => return Err(Malformed),
             b'$' => match length(text)? {
                 None => Value::Nil,
                 Some(length) => {
