@@ -139,8 +139,11 @@ fn check_derive(item: &TokenStream) -> Result<(), TestCaseError> {
     prop_assert_eq!(expansion.to_string(), lock_key::expansion(item.clone()).to_string());
     let (kept, told) = split(expansion);
     prop_assert!(told.iter().all(|message| !message.is_empty()));
-    if syn::parse2::<syn::DeriveInput>(item.clone()).is_ok() {
-        syn::parse2::<syn::ItemImpl>(kept)?;
+    if let Ok(input) = syn::parse2::<syn::DeriveInput>(item.clone()) {
+        // The compiler takes no `_` for the name of a type, but syn does.
+        if input.generics.type_params().all(|parameter| parameter.ident != "_") {
+            syn::parse2::<syn::ItemImpl>(kept)?;
+        }
     } else {
         prop_assert!(kept.is_empty() && !told.is_empty());
     }

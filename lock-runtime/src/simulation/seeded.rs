@@ -211,6 +211,7 @@ pub(super) const ALL: &[Seeded] = &[
         &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
         HEAD,
     ),
+    code("26: who deletes a lock does not look for waiters", Mutant::DeletedUnseen, PASSES_ON),
     seen_in(
         49,
         scripts(
@@ -374,6 +375,7 @@ pub(super) const ALL: &[Seeded] = &[
         1058,
         far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     ),
+    seen_in(1953, far(code("a single try forgets the sibling before it", Mutant::SiblingBeforeForgotten, ERRORS))),
     seen_in(
         1500,
         far(code(

@@ -65,13 +65,13 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     // Of several keys, a try is the beginning of a longer wait.
     let waits = request.whole().is_some_and(|whole| !whole.is_try());
     let is_unread_try = attempt.is_try() && attempt.tried && !waits;
-    // Its own command came behind a sibling's, which was answered, and had what was left of the time.
-    if is_unread_try && is_behind_sibling(core, attempt) {
-        return None;
-    }
-    if is_unread_try {
+    if is_unread_try && comes_late(attempt.by()) {
         // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
         return Some(polled_late(waited));
+    }
+    if is_unread_try {
+        // Its own command came behind a sibling's, and had what was left of the time.
+        return (!is_behind_sibling(core, attempt)).then(|| core.store().unanswered(&request.key, waited));
     }
     if is_never_sent(attempt) {
         return Some(polled_late(waited));
@@ -80,11 +80,10 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     attempt.has_counted_none(core.answers()).then(|| core.store().unanswered(&request.key, waited))
 }
 
-/// Whether a single try has waited for a sibling that was answered, and then had too little time for an answer of its own. The sibling
-/// was there before it.
+/// Whether a single try has waited for a sibling that was answered: the sibling was there before it.
 fn is_behind_sibling(core: &Core, attempt: &Attempt) -> bool {
     mutant!(SiblingBeforeForgotten => return false);
-    attempt.has_counted() && !attempt.has_counted_none(core.answers()) && !comes_late(attempt.by())
+    attempt.has_counted() && !attempt.has_counted_none(core.answers())
 }
 
 /// The server's silence for at least as long as counts for this task, which waited for siblings. They may have asked one after another,

@@ -110,7 +110,7 @@ async fn a_single_try_is_told_of_a_sibling_as_soon_as_it_holds() {
 /// sibling may be the first that ever used the lock, and then nothing of the lock is left here when it is gone.
 #[tokio::test(start_paused = true)]
 async fn a_single_try_that_a_sibling_left_too_little_time_is_told_of_a_busy_lock() {
-    for (bug, is_first, is_busy) in
+    for (bug, is_first, is_soon) in
         [(None, false, true), (None, true, true), (Some(Mutant::SiblingsHoldForgotten), true, false)]
     {
         let (_time, network) = world();
@@ -125,11 +125,33 @@ async fn a_single_try_that_a_sibling_left_too_little_time_is_told_of_a_busy_lock
         let single = async {
             drop(held);
             sleep(Duration::from_millis(1)).await;
-            locks.lock("k", &0).try_acquire().await
+            let begin = Instant::now();
+            (locks.lock("k", &0).try_acquire().await, begin.elapsed())
         };
-        let ((), tried) = tokio::join!(biased; sibling, single);
-        assert_eq!(matches!(tried, Ok(None)), is_busy, "{bug:?}, {is_first}: {tried:?}");
+        let ((), (tried, took)) = tokio::join!(biased; sibling, single);
+        assert!(matches!(tried, Ok(None)), "{bug:?}, {is_first}: {tried:?}");
+        assert_eq!(took < Duration::from_millis(450), is_soon, "{bug:?}, {is_first}: {took:?}");
     }
+}
+
+/// From afar, a sibling whose time is over before it has a fencing token leaves a single try too little time for its own one.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_had_no_answer_is_not_told_of_a_blocked_runtime() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(400));
+    let locks = connect(&network, "p");
+    let request = |timeout| locks.lock("k", &0).timeout(Duration::from_millis(timeout)).fenced(true);
+    let held = request(3000).acquire().await.unwrap();
+    let sibling = async { request(1150).acquire().await.unwrap_err() };
+    let single = async {
+        sleep(Duration::from_secs(1)).await;
+        drop(held);
+        sleep(Duration::from_millis(1)).await;
+        request(0).try_acquire().await.unwrap_err()
+    };
+    let (left, error) = tokio::join!(biased; sibling, single);
+    assert!(left.is_timeout(), "{left:?}");
+    assert!(error.to_string().contains("no answer from the server within 500ms"), "{error}");
 }
 
 /// From afar the time of a single try is over while it draws its fencing token: the owner has yielded, and nothing is wrong.
