@@ -253,11 +253,12 @@ fn every_promise_is_kept_in_every_run_of_a_search() {
 }
 
 /// The bugs that a run with one deviation shows, or the usual run, with the scenario.
-const SHOWN: [(&str, &str); 13] = [
+const SHOWN: [(&str, &str); 14] = [
     ("release.lua does not compare the token", "three processes"),
     ("a lock is granted without an end", "two processes"),
     ("a lock is passed on without an end", "two processes"),
     ("free.lua does not look for waiters", "three processes"),
+    ("26: who deletes a lock does not look for waiters", "three processes and DELIFEQ"),
     ("a holder is not told that others wait", "lingering"),
     ("a dropped guard keeps its lease", "two processes"),
     ("L9: a lease lingers on though another process waits", "lingering"),
