@@ -153,6 +153,11 @@ const fn in_a_cluster(seeded: Seeded) -> Seeded {
     Seeded { place: Place::Cluster, budget: RARE, ..seeded }
 }
 
+/// The same, and the masters are far away.
+const fn far_in_a_cluster(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.round_trip >= 200, ..in_a_cluster(seeded) }
+}
+
 /// Where the locks are on a quorum, and tasks are polled late.
 const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
     Seeded { budget: RARE, ..on_a_quorum(|plan| plan.late != Late::Never, seeded) }
@@ -292,7 +297,10 @@ pub(super) const ALL: &[Seeded] = &[
     crowded(scripts("a withdrawal leaves the queue as it is", &[("leave(queue, claim .. '|' .. token)", "")], UNUSED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
-    code("a withdrawal that is lost with its connection is forgotten", Mutant::LostWithdrawalForgotten, UNUSED),
+    seen_in(
+        2488,
+        code("a withdrawal that is lost with its connection is forgotten", Mutant::LostWithdrawalForgotten, UNUSED),
+    ),
     seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON))),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
@@ -358,7 +366,7 @@ pub(super) const ALL: &[Seeded] = &[
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
-    seen_in(14_745, late(code("L7: a command whose time is over is sent", Mutant::SentTooLate, UNUSED))),
+    seen_in(11_536, late(code("L7: a command whose time is over is sent", Mutant::SentTooLate, UNUSED))),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
         6935,
@@ -377,7 +385,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     seen_in(1953, far(code("a single try forgets the sibling before it", Mutant::SiblingBeforeForgotten, ERRORS))),
     seen_in(
-        1500,
+        21_997,
         far(code(
             "L7: a renewal that was sent before a step counts as the answer to that step",
             Mutant::EarlierRenewalCounts,
@@ -411,14 +419,17 @@ pub(super) const ALL: &[Seeded] = &[
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     seen_in(121, code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT)),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
-    seen_in(32, in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED))),
+    seen_in(
+        1811,
+        in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED)),
+    ),
     seen_in(
         402,
         in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, BACKED)),
     ),
     seen_in(
         6188,
-        in_a_cluster(code(
+        far_in_a_cluster(code(
             "a master that is far away has no time to answer after a look for it",
             Mutant::FarMasterCutShort,
             UNUSED,
