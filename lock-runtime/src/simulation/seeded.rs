@@ -409,7 +409,7 @@ pub(super) const ALL: &[Seeded] = &[
         in_a_cluster(late(code("L7: a step has the time for the farthest master", Mutant::FarthestForAll, UNUSED))),
     ),
     seen_in(
-        27_301,
+        34_084,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
             code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),
@@ -428,7 +428,7 @@ pub(super) const ALL: &[Seeded] = &[
         in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, BACKED)),
     ),
     seen_in(
-        6188,
+        20_002,
         far_in_a_cluster(code(
             "a master that is far away has no time to answer after a look for it",
             Mutant::FarMasterCutShort,
