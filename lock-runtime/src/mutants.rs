@@ -155,6 +155,7 @@ mod seeded {
         TimesOfKeysAddUp,
         ToldOfOthers,
         ToldOfTheFuture,
+        TooLateIsFailure,
         TryDoesNotWait,
         TryStartsPatienceAnew,
         UnansweredRenewalForgotten,

@@ -409,6 +409,13 @@ pub(super) const ALL: &[Seeded] = &[
         in_a_cluster(late(code("L7: a step has the time for the farthest master", Mutant::FarthestForAll, UNUSED))),
     ),
     seen_in(
+        4970,
+        on_a_quorum(
+            |plan| plan.pause.is_none() && plan.late == Late::Never,
+            code("an ask that came too late is a failure of its server", Mutant::TooLateIsFailure, ERRORS),
+        ),
+    ),
+    seen_in(
         34_084,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
@@ -436,7 +443,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        8939,
+        38_678,
         in_a_cluster(code("a process waits where the master can't reach it", Mutant::WaitsUnreachable, PASSES_ON)),
     ),
 ];

@@ -275,7 +275,8 @@ fn on_outcome(
             let is_late = comes_late(deadline) && (!is_unsent || core.store().outage(&request.key).is_none());
             // A command that the timeout cut short says nothing about the server.
             let is_cut_short = deadline.start().elapsed() < brief && attempt.give_up().has_passed();
-            if !error.out_of_time || !(is_late || is_cut_short && !is_unsent) {
+            let is_excused = is_late || error.came_too_late || is_cut_short && !is_unsent;
+            if !error.out_of_time || !is_excused {
                 let is_brief = error.out_of_time && deadline.span() < core.settings().command_timeout;
                 slot.record_failure(Some(Failure { error, is_brief }));
             }

@@ -29,7 +29,9 @@ fn vote(votes: &mut Polled, number: usize, answer: Answer) {
         Answer::Busy(busy) => votes.no.push((number, busy)),
         Answer::Late => {
             let problem = BackendError::new("the ask came too late");
-            votes.failed.push((number, StoreError { out_of_time: true, ..StoreError::later(problem) }));
+            votes
+                .failed
+                .push((number, StoreError { out_of_time: true, came_too_late: true, ..StoreError::later(problem) }));
         }
     }
 }

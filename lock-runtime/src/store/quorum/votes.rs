@@ -95,7 +95,14 @@ impl<Y, N> Votes<Y, N> {
             Some((_, error)) => BackendError::caused_by(text, error.problem.clone()),
             None => BackendError::new(text),
         };
-        StoreError { retry, out_of_time, ..StoreError::later(problem) }
+        StoreError { retry, out_of_time, came_too_late: self.came_too_late(), ..StoreError::later(problem) }
+    }
+
+    /// Whether a majority has answered, when those count that say that the verb came too late. Then no server is at fault.
+    fn came_too_late(&self) -> bool {
+        mutant!(TooLateIsFailure => return false);
+        let late = self.failed.iter().filter(|(_, error)| error.came_too_late).count();
+        late > 0 && self.yes.len() + self.no.len() + late >= self.majority()
     }
 
     /// How far a failed verb came. It certainly has no effect only when it was sent to no server.

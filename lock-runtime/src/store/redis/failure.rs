@@ -258,7 +258,9 @@ impl From<CallError> for StoreError {
         let retry = if error.is_final() { Retry::Never } else { Retry::Later };
         let out_of_time = error.is_out_of_time();
         let replicas = if let CallError::Unconfirmed(_, count) = error { Some((0, count)) } else { None };
-        Self { retry, reach: error.reach(), out_of_time, replicas, problem: error.into_problem() }
+        let reach = error.reach();
+        let problem = error.into_problem();
+        Self { retry, reach, out_of_time, replicas, ..Self::later(problem) }
     }
 }
 
