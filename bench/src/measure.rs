@@ -170,8 +170,10 @@ fn count(servers: &Servers, run: &Run, outcome: &mut Outcome) -> Result<(), Stri
         names.iter().filter_map(|name| calls.get(*name)).map(|calls| calls.count).sum()
     };
     let of = |names: &[&str]| -> f64 { by_server.iter().map(|calls| at(calls, names)).sum() };
-    let locking = ["set", "setnx", "evalsha", "eval", "evalsha_ro"];
-    let mut commands = of(&locking);
+    let deleting = ["delifeq", "delex"];
+    let locking = ["set", "setnx", "evalsha", "eval", "evalsha_ro", deleting[0], deleting[1]];
+    // An `EXISTS` goes with each.
+    let mut commands = of(&locking) + of(&deleting);
     if by_server.len() > 1 {
         let share = commands / float(by_server.len());
         let parts = Sample::new(by_server.iter().map(|calls| at(calls, &locking) / share));
