@@ -13,6 +13,7 @@ use super::reply::items;
 use super::scripts::{self, Script};
 use super::tickets::add_capacity;
 use super::verb::{Kind, Verb, one_by_one};
+use super::wire::Delete;
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::share::Share;
@@ -133,16 +134,36 @@ impl RedisStore {
         releases: &'a [Release],
         deadline: Deadline,
     ) -> impl Future<Output = Result<Freeing, StoreError>> + Send + 'a {
+        if let [release] = releases
+            && let Some(by) = self.servers.at(&release.key, |link| link.delete()).flatten()
+        {
+            return Either::Left(self.delete(release, by, deadline));
+        }
         let none_with = |repeated| Freeing { each: Some(vec![Freed::Not; releases.len()]), repeated };
-        self.call_free(releases, deadline).map(move |called| match called {
+        Either::Right(self.call_free(releases, deadline).map(move |called| match called {
             Ok(Called { value, repeated, .. }) => Ok(Freeing { each: read_freed(value, releases.len())?, repeated }),
-            // Nothing was changed: the server denied the script or the command itself, or the script's only write.
-            Err(error) if error.is_denied() => {
-                self.servers.at(first_key(releases), |link| link.set_delete(None));
-                Ok(none_with(false))
-            }
+            // Nothing was changed: the server denied the script itself, or its only write.
+            Err(error) if error.is_denied() => Ok(none_with(false)),
             // The script may have released some of several locks before it failed; one that was released alone had company.
             Err(error) if error.retry == Retry::Never => Ok(none_with(releases.len() > 1 || !self.servers.are_many())),
+            Err(error) => Err(error),
+        }))
+    }
+
+    /// Frees a lock by the server's own command. A server that refuses it is not asked for it again on this connection.
+    fn delete<'a>(
+        &'a self,
+        release: &'a Release,
+        by: Delete,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Freeing, StoreError>> + Send + 'a {
+        let called = self.servers.call(&release.key, move |_| Outgoing::delete(release.clone(), by), deadline);
+        called.map(move |called| match called.map_err(|error| self.servers.name_failure(error)) {
+            Ok(Called { value, repeated, .. }) => Ok(Freeing { each: read_freed(value, 1)?, repeated }),
+            Err(error) if error.retry == Retry::Never => {
+                self.servers.at(&release.key, |link| link.set_delete(None));
+                Ok(Freeing { each: Some(vec![Freed::Not]), repeated: false })
+            }
             Err(error) => Err(error),
         })
     }
@@ -154,9 +175,8 @@ impl RedisStore {
         deadline: Deadline,
     ) -> impl Future<Output = Result<Called, StoreError>> + Send + 'a {
         match releases {
-            [release] => {
-                let is_alone = self.servers.are_many();
-                let command = move |link: &Link, is_known| Outgoing::free(release.clone(), is_known, link, is_alone);
+            [release] if !self.servers.are_many() => {
+                let command = |_: &Link, is_known| Outgoing::free(release.clone(), is_known);
                 Either::Left(self.run_by(&scripts::FREE, &release.key, command, deadline))
             }
             _ => Either::Right(Box::pin(async move {

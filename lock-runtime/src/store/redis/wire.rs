@@ -37,7 +37,6 @@ pub(crate) use encode::Delete;
 use output::Output;
 use places::{Aftermath, Places, Want};
 pub(crate) use releases::LoneRelease;
-use releases::Written;
 pub(crate) use socket::{Peer, Socket, Trust};
 
 /// How many replies are to come before one more task has to wait with its command.
@@ -192,18 +191,31 @@ impl Wire {
     /// release alone. Calls `on_script` when the release is the first of those that go together.
     pub(crate) fn free<'a>(&'a self, release: LoneRelease<'a>, on_script: impl Fn() + Send + 'a) -> Sending<'a> {
         self.send_by(move |state| {
-            if release.is_alone && !state.output.releases.is_empty() {
-                state.write_releases();
-            }
             if state.output.releases.is_empty() {
                 on_script();
             }
             let is_first = state.is_idle() && !release.are_more;
             let place = state.places.take_for_later(Want::One);
             state.output.releases.add(release, place);
-            if release.is_alone || state.output.releases.is_full() {
+            if state.output.releases.is_full() {
                 state.write_releases();
             }
+            state.hand_over(is_first);
+            place
+        })
+    }
+
+    /// Releases a lock by `delete`. The reply is what `free.lua` would say to it: it may be that somebody waits for a lock that is
+    /// deleted. When `are_more` releases come at once, they go out together.
+    pub(crate) fn delete<'a>(
+        &'a self,
+        LoneRelease { lock, token, are_more, .. }: LoneRelease<'a>,
+        delete: Delete,
+    ) -> Sending<'a> {
+        self.send_by(move |state| {
+            let is_first = state.is_idle() && !are_more;
+            let bytes = state.output.write(|output| encode::delete(output, lock, token, delete));
+            let place = state.places.take(Want::Freed, bytes);
             state.hand_over(is_first);
             place
         })
@@ -325,10 +337,8 @@ impl State {
     }
 
     fn write_releases(&mut self) {
-        match self.output.write_releases() {
-            (Written::Script(places), bytes) => self.places.expect_together(places, bytes),
-            (Written::Deletion(place), bytes) => self.places.expect_deletion(place, bytes),
-        }
+        let (places, bytes) = self.output.write_releases();
+        self.places.expect_together(places, bytes);
     }
 
     /// Nobody waits for the replies any more. What is not with the socket need not go there.

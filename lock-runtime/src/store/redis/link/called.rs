@@ -34,18 +34,24 @@ pub(super) enum Command {
     Own(Cmd),
     /// A claim: `SET … NX GET PX`.
     Claim { lock: Arc<str>, token: Token, millis: u64 },
-    /// A release that goes together with others, where it may.
-    Free { release: Release, is_known: bool, delete: Option<Delete>, is_alone: bool },
+    /// A release that goes together with others.
+    Free { release: Release, is_known: bool },
+    /// A release by the server's own command.
+    Delete { release: Release, by: Delete },
 }
 
 impl Command {
     pub(super) fn send<'a>(&'a self, link: &'a Link, wire: &'a Wire) -> Sending<'a> {
         match self {
-            Self::Free { release, is_known, delete, is_alone } => {
-                let (lock, token, are_more) = (&*release.key, release.token.as_str(), release.beside_others);
-                let lone =
-                    LoneRelease { lock, token, is_known: *is_known, delete: *delete, are_more, is_alone: *is_alone };
+            Self::Free { release, is_known } => {
+                let (lock, token) = (&*release.key, release.token.as_str());
+                let lone = LoneRelease { lock, token, is_known: *is_known, are_more: release.beside_others };
                 wire.free(lone, || link.note_commands(1))
+            }
+            Self::Delete { release, by } => {
+                let (lock, token) = (&*release.key, release.token.as_str());
+                link.note_commands(2);
+                wire.delete(LoneRelease { lock, token, is_known: false, are_more: release.beside_others }, *by)
             }
             Self::Own(_) | Self::Claim { .. } => {
                 link.note_commands(1);
@@ -59,7 +65,9 @@ impl Command {
         match self {
             Self::Own(command) => command.write_packed_command(output),
             Self::Claim { lock, token, millis } => encode::claim(output, lock, token.as_str(), *millis),
-            Self::Free { release, is_known, .. } => free_command(release, *is_known).write_packed_command(output),
+            Self::Free { release, is_known } => free_command(release, *is_known).write_packed_command(output),
+            // Alone it has to be one command.
+            Self::Delete { release, .. } => free_command(release, false).write_packed_command(output),
         }
     }
 }
@@ -81,11 +89,14 @@ impl Outgoing {
         Self { command: Command::Claim { lock, token, millis }, arms: false, listens: None }
     }
 
-    /// A release by the server's own command, or by `free.lua`, which goes together with others unless `is_alone`. `is_known` says that
-    /// the server knows the script.
-    pub(in super::super) fn free(release: Release, is_known: bool, link: &Link, is_alone: bool) -> Self {
-        let command = Command::Free { release, is_known, delete: link.delete(), is_alone };
-        Self { command, arms: false, listens: None }
+    /// A release by `free.lua`, which goes together with others. `is_known` says that the server knows the script.
+    pub(in super::super) fn free(release: Release, is_known: bool) -> Self {
+        Self { command: Command::Free { release, is_known }, arms: false, listens: None }
+    }
+
+    /// A release by the server's own command.
+    pub(in super::super) fn delete(release: Release, by: Delete) -> Self {
+        Self { command: Command::Delete { release, by }, arms: false, listens: None }
     }
 
     /// The command that goes in front, in the same piece.

@@ -18,26 +18,19 @@ pub(crate) enum Delete {
     Ex,
 }
 
-/// The arguments of a release, each written already.
-pub(super) struct Release<'a> {
-    pub(super) lock: &'a [u8],
-    pub(super) token: &'a [u8],
-    pub(super) queue: &'a [u8],
-}
-
-/// Deletes the lock if it holds the token, and says whether it has a queue.
-pub(super) fn delete(output: &mut Vec<u8>, Release { lock, token, queue }: &Release<'_>, delete: Delete) {
+/// Deletes the lock if it holds the token, and says how many have a queue for it: `EXISTS` of one key.
+pub(crate) fn delete(output: &mut Vec<u8>, lock: &str, token: &str, delete: Delete) {
     output.extend_from_slice(match delete {
         Delete::IfEq => b"*3\r\n$7\r\nDELIFEQ\r\n",
         Delete::Ex => b"*4\r\n$5\r\nDELEX\r\n",
     });
-    output.extend_from_slice(lock);
+    bulk(output, &[lock]);
     if delete == Delete::Ex {
         output.extend_from_slice(b"$4\r\nIFEQ\r\n");
     }
-    output.extend_from_slice(token);
+    bulk(output, &[token]);
     output.extend_from_slice(b"*2\r\n$6\r\nEXISTS\r\n");
-    output.extend_from_slice(queue);
+    bulk(output, &["{", lock, "}:queue"]);
 }
 
 /// Begins a value of this kind and length.
@@ -79,15 +72,9 @@ mod tests {
         #[test]
         fn a_deletion_is_written_as_the_redis_crate_writes_it(lock in ".*", token in ".*") {
             let queue = format!("{{{lock}}}:queue");
-            let mut arguments = [Vec::new(), Vec::new(), Vec::new()];
-            for (argument, text) in arguments.iter_mut().zip([&lock, &token, &queue]) {
-                bulk(argument, &[text]);
-            }
-            let [lock_, token_, queue_] = &arguments;
-            let release = Release { lock: lock_, token: token_, queue: queue_ };
             for (form, name, word) in [(Delete::IfEq, "DELIFEQ", None), (Delete::Ex, "DELEX", Some("IFEQ"))] {
                 let mut written = Vec::new();
-                delete(&mut written, &release, form);
+                delete(&mut written, &lock, &token, form);
                 let mut commands = redis::cmd(name).arg(&lock).arg(word).arg(&token).get_packed_command();
                 commands.extend(redis::cmd("EXISTS").arg(&queue).get_packed_command());
                 prop_assert_eq!(written, commands);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::AsyncWrite;
 
-use super::releases::{Releases, Written};
+use super::releases::Releases;
 
 /// A buffer that became larger than this is given up when it is empty.
 const MOST_KEPT: usize = 64 * 1024;
@@ -39,11 +39,11 @@ impl Output {
         self.bytes.len() - before
     }
 
-    /// Writes the [`releases`](Self::releases). Returns what was written, and how many bytes it has.
-    pub(super) fn write_releases(&mut self) -> (Written, usize) {
+    /// Writes the script for the [`releases`](Self::releases). Returns whose answers its reply has, and how many bytes it has.
+    pub(super) fn write_releases(&mut self) -> (Vec<usize>, usize) {
         let before = self.bytes.len();
-        let written = self.releases.write(&mut self.bytes);
-        (written, self.bytes.len() - before)
+        let places = self.releases.write(&mut self.bytes);
+        (places, self.bytes.len() - before)
     }
 
     /// How many bytes are not with the socket.

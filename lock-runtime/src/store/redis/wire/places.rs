@@ -123,16 +123,6 @@ impl Places {
         self.order.push_back(Next { whose: Whose::Together(places), bytes });
     }
 
-    /// The next two replies answer this release. Its commands have so many bytes.
-    pub(super) fn expect_deletion(&mut self, place: usize, bytes: usize) {
-        match self.all.get_mut(place) {
-            Some(Place::Waiting { want, .. }) => *want = Want::Freed,
-            Some(Place::Left(count)) => *count = Want::Freed.count(),
-            _ => {}
-        }
-        self.order.push_back(Next { whose: Whose::Place(place), bytes });
-    }
-
     /// Takes a place for a reply that nobody reads.
     pub(super) fn take_unread(&mut self, on_lost: OnLost, bytes: usize) {
         let place = self.all.insert(Place::Unread(on_lost));
@@ -282,7 +272,7 @@ fn freed(replies: Vec<Value>) -> Value {
     match (deleted, queues) {
         (Value::Int(1), Value::Int(0)) => Value::Int(1),
         (Value::Int(1), _) => Value::Array(vec![Value::Int(2)]),
-        (Value::ServerError(error), _) if error.code() != "WRONGTYPE" => Value::ServerError(error),
+        (error @ Value::ServerError(_), _) => error,
         _ => Value::Array(vec![Value::Int(0)]),
     }
 }

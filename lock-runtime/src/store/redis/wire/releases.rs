@@ -4,7 +4,7 @@
 //! other commands are on their way goes together with all else that is released until then.
 
 use super::super::scripts;
-use super::encode::{self, Delete, bulk, header, number};
+use super::encode::{bulk, header, number};
 
 /// Locks in one script: more would delay the server's other clients, and the tasks whose answers come first.
 const MOST_TOGETHER: usize = 64;
@@ -16,20 +16,8 @@ pub(crate) struct LoneRelease<'a> {
     pub(crate) token: &'a str,
     /// Whether the server knows the script.
     pub(crate) is_known: bool,
-    /// The server's own command for a release. It is for one that goes alone.
-    pub(crate) delete: Option<Delete>,
     /// More releases come at once: this one waits for them.
     pub(crate) are_more: bool,
-    /// No other release may go with it in one script: in a cluster their locks are in other slots.
-    pub(crate) is_alone: bool,
-}
-
-/// What went out: whose answers come, and as what.
-pub(super) enum Written {
-    /// One reply answers the releases of all these.
-    Script(Vec<usize>),
-    /// Two replies answer the release of this one.
-    Deletion(usize),
 }
 
 /// The releases that are to go out next. Their arguments are written already.
@@ -40,7 +28,6 @@ pub(super) struct Releases {
     tokens: Vec<u8>,
     places: Vec<usize>,
     is_unknown: bool,
-    delete: Option<Delete>,
 }
 
 impl Releases {
@@ -53,24 +40,17 @@ impl Releases {
     }
 
     /// Adds a release, whose answer is for `place`.
-    pub(super) fn add(&mut self, LoneRelease { lock, token, is_known, delete, .. }: LoneRelease<'_>, place: usize) {
+    pub(super) fn add(&mut self, LoneRelease { lock, token, is_known, .. }: LoneRelease<'_>, place: usize) {
         bulk(&mut self.locks, &[lock]);
         bulk(&mut self.queues, &["{", lock, "}:queue"]);
         bulk(&mut self.tokens, &[token]);
         self.places.push(place);
         self.is_unknown |= !is_known;
-        self.delete = delete;
     }
 
-    /// Writes the script behind the commands in `output`, or the server's own command for one release.
-    pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Written {
+    /// Writes the script behind the commands in `output`. Returns whose answers its reply has.
+    pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Vec<usize> {
         let places = std::mem::take(&mut self.places);
-        if let (&[place], Some(delete)) = (&*places, self.delete) {
-            let release = encode::Release { lock: &self.locks, token: &self.tokens, queue: &self.queues };
-            encode::delete(output, &release, delete);
-            *self = Self::default();
-            return Written::Deletion(place);
-        }
         header(output, b'*', 3 + 3 * places.len());
         let (name, script) =
             if self.is_unknown { ("EVAL", scripts::FREE.text()) } else { ("EVALSHA", scripts::FREE.digest()) };
@@ -81,6 +61,6 @@ impl Releases {
             output.append(arguments);
         }
         self.is_unknown = false;
-        Written::Script(places)
+        places
     }
 }

@@ -183,7 +183,7 @@ async fn what_nobody_waits_for_and_is_not_answered_is_told_when_the_connection_e
 }
 
 fn lone(lock: &str, are_more: bool) -> LoneRelease<'_> {
-    LoneRelease { lock, token: "tok", is_known: true, delete: None, are_more, is_alone: false }
+    LoneRelease { lock, token: "tok", is_known: true, are_more }
 }
 
 #[tokio::test]
@@ -366,49 +366,4 @@ async fn when_too_much_is_on_its_way_a_task_waits_and_what_nobody_waits_for_is_n
     };
     let (replies, ()) = timeout(LONG, join(sending, server)).await.unwrap();
     assert!(replies.into_iter().all(|reply| reply.unwrap() == Value::Int(1)));
-}
-
-/// A release that goes alone needs no script, and who leaves it takes nothing back. Two go as one script.
-#[tokio::test]
-async fn a_lone_release_is_a_deletion_and_two_are_a_script() {
-    let (wire, mut far, _) = connected().await;
-    let deleting = |lock, are_more| LoneRelease { delete: Some(Delete::IfEq), ..lone(lock, are_more) };
-    for (replies, answer) in [
-        (":1\r\n:0\r\n", Value::Int(1)),
-        (":1\r\n:1\r\n", Value::Array(vec![Value::Int(2)])),
-        (":0\r\n:1\r\n", Value::Array(vec![Value::Int(0)])),
-        ("-WRONGTYPE no\r\n:0\r\n", Value::Array(vec![Value::Int(0)])),
-        (":1\r\n-NOPERM no\r\n", Value::Array(vec![Value::Int(2)])),
-    ] {
-        let server = async {
-            let sent = sent_to(&mut far).await;
-            assert!(sent.contains("DELIFEQ") && sent.contains("EXISTS") && !sent.contains("EVAL"), "{sent}");
-            far.write_all(replies.as_bytes()).await.unwrap();
-        };
-        let (freed, ()) = join(wire.free(deleting("a", false), || {}), server).await;
-        assert_eq!(freed.unwrap(), answer, "{replies}");
-    }
-    let two = join(wire.free(deleting("a", true), || {}), wire.free(deleting("b", false), || {}));
-    let server = async {
-        let sent = sent_to(&mut far).await;
-        assert!(sent.contains("EVALSHA") && !sent.contains("DELIFEQ"), "{sent}");
-        far.write_all(b":2\r\n").await.unwrap();
-    };
-    let ((one, other), ()) = join(two, server).await;
-    assert_eq!((one.unwrap(), other.unwrap()), (Value::Int(1), Value::Int(1)));
-    // Who leaves before the write leaves the release all the same, and its replies are for nobody else.
-    let mut left = Box::pin(wire.free(deleting("c", true), || {}));
-    assert!(futures_util::poll!(&mut left).is_pending());
-    drop(left);
-    let server = async {
-        settled().await;
-        assert!(sent_to(&mut far).await.contains("DELIFEQ"));
-        far.write_all(b":7\r\n:1\r\n:0\r\n").await.unwrap();
-    };
-    let key = get("k");
-    let (reply, ()) = join(wire.send(&key), server).await;
-    assert_eq!(reply.unwrap(), Value::Int(7));
-    let next = async { far.write_all(b":8\r\n").await.unwrap() };
-    let (reply, ()) = join(wire.send(&key), next).await;
-    assert_eq!(reply.unwrap(), Value::Int(8));
 }
