@@ -65,7 +65,9 @@ async fn a_lock_is_passed_to_another_manager_by_push() {
             let two = two.clone();
             async move { held(&two, "k").await }
         });
-        eventually("the other one waits", LONG, || servers.server(0).keys().contains_key("{p:k}:queue")).await;
+        // At the first server, unless that is slower to answer than the next one.
+        let waits = || (0..5).any(|number| servers.server(number).keys().contains_key("{p:k}:queue"));
+        eventually("the other one waits", LONG, waits).await;
         let start = Instant::now();
         guard.release().await.unwrap();
         let guard = waiting.await.unwrap();
