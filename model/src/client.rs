@@ -313,7 +313,7 @@ impl Protocol {
                 }
             }
             Verb::Release(_, again) => return self.released(world, process, command, outcome, ran, again),
-            // Rule 26.
+            // Rule 26: somebody waits, or nothing was deleted. `release.lua` passes on what is free.
             Verb::Delete if outcome != Outcome::Done && self.keeps(Rule::LookBehind) => {
                 me.send(CALLERS, command.sequence, Verb::Release((0, 0), None), true);
             }

@@ -14,7 +14,7 @@
 //! `properties` says what must hold. Each rule of docs/protocol.md that is checked here can be taken away ([`Rule`]), and
 //! then some property must break: what can be left out is no rule.
 //!
-//! The tests exhaust twenty-one searches, some eleven million worlds. A search has one to three processes with one to three
+//! The tests exhaust twenty-four searches, some twelve million worlds. A search has one to three processes with one to three
 //! tasks of one to three rounds. It has one to four faults of some kinds, never of all kinds at once. Three processes with
 //! two tasks each and every kind of fault are too many to exhaust: `cargo run --release -p model -- --depth N` searches them
 //! as deep as there is time. In the model the tasks of one process get the turn in any order, not first come first served.

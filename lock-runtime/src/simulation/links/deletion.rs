@@ -12,13 +12,13 @@ fn without_scripts(name: &'static str) -> ModelServer {
 }
 
 impl Scene {
-    async fn claimed(&self) -> Release {
+    async fn claim(&self) -> Release {
         let ask = self.ask(COMMAND);
         assert!(matches!(self.store.claim(&ask, Deadline::after(COMMAND)).await, Ok(Answer::Granted(_))));
         Release { contended: false, ..ask.withdrawal() }
     }
 
-    async fn released(&self, release: &Release) -> Released {
+    async fn end(&self, release: &Release) -> Released {
         self.store.release_one(release, Deadline::after(COMMAND)).await.unwrap()
     }
 
@@ -31,8 +31,8 @@ impl Scene {
 async fn a_lock_that_nobody_waits_for_is_released_by_the_servers_own_command() {
     for name in ["DELIFEQ", "DELEX"] {
         let scene = Scene::on(without_scripts(name), Duration::ZERO).await;
-        let release = scene.claimed().await;
-        assert_eq!(scene.released(&release).await.ownership, Ownership::Owned);
+        let release = scene.claim().await;
+        assert_eq!(scene.end(&release).await.ownership, Ownership::Owned);
         assert!(!scene.has("p:k"));
     }
 }
@@ -43,13 +43,13 @@ async fn a_lock_that_is_deleted_passes_on_to_who_waits_for_it() {
     for (bug, is_passed_on) in [(None, true), (Some(Mutant::DeletedUnseen), false)] {
         let _seeded = Seeded::begin(bug);
         let scene = Scene::on(model_server(None, Some("DELIFEQ")), Duration::ZERO).await;
-        let release = scene.claimed().await;
+        let release = scene.claim().await;
         let waiter = scene.ask(COMMAND);
         let answer = exactly_one(scene.store.ask(std::slice::from_ref(&waiter), Deadline::after(COMMAND)).await);
         assert!(matches!(answer, Ok(Answer::Busy(_))), "{answer:?}");
-        assert_eq!(scene.released(&release).await.ownership, Ownership::Owned);
+        assert_eq!(scene.end(&release).await.ownership, Ownership::Owned);
         assert_eq!(scene.has("p:k"), is_passed_on, "{bug:?}");
-        let next = scene.released(&waiter.withdrawal()).await.ownership;
+        let next = scene.end(&waiter.withdrawal()).await.ownership;
         assert_eq!(next == Ownership::Owned, is_passed_on, "{bug:?}");
     }
 }
@@ -57,10 +57,10 @@ async fn a_lock_that_is_deleted_passes_on_to_who_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_the_owners_is_not_deleted() {
     let scene = Scene::on(model_server(None, Some("DELIFEQ")), Duration::ZERO).await;
-    let release = scene.claimed().await;
+    let release = scene.claim().await;
     for words in [&["SET", "p:k", "another"][..], &["DEL", "p:k"], &["RPUSH", "p:k", "an item"]] {
         scene.network.execute(words);
-        assert_eq!(scene.released(&release).await.ownership, Ownership::NotOwned, "{words:?}");
+        assert_eq!(scene.end(&release).await.ownership, Ownership::NotOwned, "{words:?}");
     }
     assert!(scene.has("p:k"));
 }
@@ -69,7 +69,7 @@ async fn what_is_not_the_owners_is_not_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_whose_answer_is_lost_may_have_been_the_owners() {
     let scene = Scene::on(model_server(None, Some("DELIFEQ")), Duration::ZERO).await;
-    let release = scene.claimed().await;
+    let release = scene.claim().await;
     let calm = Conditions::default();
     scene.network.set_conditions(Conditions { cut_after: 1.0, ..calm });
     let released = scene.store.release_one(&release, Deadline::after(COMMAND));

@@ -66,7 +66,7 @@ impl Command {
             Self::Own(command) => command.write_packed_command(output),
             Self::Claim { lock, token, millis } => encode::claim(output, lock, token.as_str(), *millis),
             Self::Free { release, is_known } => free_command(release, *is_known).write_packed_command(output),
-            // Alone it has to be one command.
+            // Behind an `ASKING` goes one command only.
             Self::Delete { release, .. } => free_command(release, false).write_packed_command(output),
         }
     }

@@ -86,7 +86,7 @@ impl Want {
         match self {
             Self::One => replies.pop().unwrap_or_default(),
             Self::List(_) => Value::Array(replies),
-            Self::Freed => freed(replies),
+            Self::Freed => conclude_deletion(replies),
         }
     }
 }
@@ -264,7 +264,7 @@ impl Places {
 
 /// What `free.lua` says where it is one of several releases, and 2 where the lock was deleted and somebody waits for it. Then the lock
 /// has to be passed on. The same holds when it can't be seen whether somebody waits.
-fn freed(replies: Vec<Value>) -> Value {
+fn conclude_deletion(replies: Vec<Value>) -> Value {
     let Ok([deleted, queues]) = <[Value; 2]>::try_from(replies) else { return Value::Nil };
     mutant!(DeletedUnseen => if deleted == Value::Int(1) {
         return deleted;
