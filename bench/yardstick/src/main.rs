@@ -3,7 +3,7 @@
 //!
 //! ```console
 //! $ cargo run --release -p yardstick                    # needs valgrind and redis-server; fails when something grew
-//! $ cargo run --release -p yardstick -- --write         # keeps what it counts in yardstick/counts.txt
+//! $ cargo run --release -p yardstick -- --write         # keeps what it counts in bench/yardstick/counts.txt
 //! $ cargo run -p yardstick -- --allocations             # allocations alone, without valgrind
 //! $ cargo run -p yardstick --features metrics -- --allocations    # the same of locks that count for metrics
 //! ```

@@ -83,7 +83,7 @@ pub(crate) fn check(wanted: Wanted) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "These cost more than {:.0} % more than yardstick/counts.txt says (batches: 25 %):\n{}",
+        "These cost more than {:.0} % more than bench/yardstick/counts.txt says (batches: 25 %):\n{}",
         ALLOWED * 100.0,
         grown.join("\n")
     ))
