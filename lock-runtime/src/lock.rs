@@ -38,7 +38,9 @@ pub(crate) use attempt::{Attempt, answer_time};
 pub(crate) use ending::{Ended, Ending, Revoked};
 pub(crate) use env::{Calls, Effects, Env};
 pub(crate) use hold::{ActiveHold, EndedHold};
-pub(crate) use lease::{Fences, Lease};
+#[cfg(test)]
+pub(crate) use lease::Fences;
+pub(crate) use lease::Lease;
 pub(crate) use offer::{Rejoined, Round};
 pub(crate) use pending_ask::PendingAsk;
 pub(crate) use queue::{Entered, Passed, PassedBy, Waiter};

@@ -164,6 +164,7 @@ impl Drop for Adopter {
             return;
         }
         let _ = slot.note_release_done(token);
+        mutant!(AdoptedLeft => return);
         if self.may_stand {
             slot.core.withdraw(Release::withdrawal(&slot.key, token, *claim));
         }

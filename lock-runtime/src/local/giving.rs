@@ -70,16 +70,23 @@ struct PendingGift {
     is_answered: bool,
 }
 
+/// What to release while nobody knows which of the two stands (rule 24): first the token, and then the ticket. A command that comes
+/// after the first of these releases finds no token.
+fn in_order(giving: &Giving) -> (Token, Token) {
+    mutant!(TicketReleasedFirst => return (giving.ticket.clone(), giving.token.clone()));
+    (giving.token.clone(), giving.ticket.clone())
+}
+
 impl PendingGift {
     fn begin(slot: &Arc<Slot>, release: &Release, kept_for: Duration, now: Moment) -> Self {
         let Release { key, token, share, .. } = release.clone();
         let ticket = slot.core.new_ticket(share);
         let giving = Giving { key, token, share, ticket, kept_for };
-        // Rule 24: first the token, and then the ticket. A command that comes after the first of these finds no token.
         let ticket_until = Deadline::new(now, kept_for).later_by(CLAIM);
         let repeat_until = release.repeat_until.max_at(ticket_until, now);
-        let or_ticket = Some(Box::new(giving.ticket.clone()));
-        let of_both = Release { or_ticket, repeat_until, contended: true, ..release.clone() };
+        let (token, then) = in_order(&giving);
+        let or_ticket = Some(Box::new(then));
+        let of_both = Release { token, or_ticket, repeat_until, contended: true, ..release.clone() };
         let stand_in = StandIn::begin(slot, &of_both, ScheduleKeys::default(), now);
         Self { slot: Arc::clone(slot), giving, release: of_both, stand_in, is_answered: false }
     }

@@ -11,7 +11,7 @@ use super::turn::Turn;
 use super::watch::Lost;
 use crate::attendance::Early;
 use crate::clock::{Deadline, Moment};
-use crate::lock::{ActiveHold, Fences, Joined, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
+use crate::lock::{ActiveHold, Joined, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
@@ -370,8 +370,7 @@ impl HoldHandle {
                 }
             }
         };
-        // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just drawn.
-        inner.slot.change_lease(&inner.token, |lease| lease.fences = Fences::default());
+        inner.slot.change_lease(&inner.token, Lease::forget_smaller_fences);
         // Two joined calls may both have drawn a token. The first token that arrives here stays.
         let _ = inner.fence.set(first);
         if is_late(deadline) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 use crate::clock::{Deadline, Moment};
 use crate::lock::{Action, Ending, Fences, IfBusy, Lock, PrefixPlace, ResolvedRequest, Round, Trigger};
 use crate::loss_reason::LossReason;
+use crate::mutants::{Mutant, Seeded};
 use crate::protocol::{Pushed, Renewal, Renewed};
 use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager};
@@ -227,28 +228,31 @@ async fn what_is_left_of_a_lease_is_released_once_its_guard_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
-    let locks = LockManager::in_memory();
-    let beside = LockManager::builder().in_memory_with(&locks).unwrap();
-    let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
-    let mut body = Box::pin(locks.lock("p", "k").run(std::future::pending::<()>()));
-    assert!((&mut body).now_or_never().is_none());
-    let slot = locks.core().table().get("p:k").unwrap();
-    let token = slot.state.lock().lock.lease().unwrap().token.clone();
-    locks.core().revoke(&slot, None, LossReason::ShutDown);
-    let pushed = Pushed {
-        token,
-        claim: Duration::from_secs(2),
-        store_micros: 0,
-        contended: false,
-        node: None,
-        unconfirmed: false,
-        partial: false,
-    };
-    locks.core().on_grant("p:k", &pushed);
-    assert!(!is_free().await, "the body is not dropped yet");
-    drop(body);
-    assert!(is_free().await);
-    assert!(locks.core().table().all().is_empty());
+    for bug in [None, Some(Mutant::LostIsStray), Some(Mutant::ReleasedBeforeBody)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::in_memory();
+        let beside = LockManager::builder().in_memory_with(&locks).unwrap();
+        let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
+        let mut body = Box::pin(locks.lock("p", "k").run(std::future::pending::<()>()));
+        assert!((&mut body).now_or_never().is_none());
+        let slot = locks.core().table().get("p:k").unwrap();
+        let token = slot.state.lock().lock.lease().unwrap().token.clone();
+        locks.core().revoke(&slot, None, LossReason::ShutDown);
+        let pushed = Pushed {
+            token,
+            claim: Duration::from_secs(2),
+            store_micros: 0,
+            contended: false,
+            node: None,
+            unconfirmed: false,
+            partial: false,
+        };
+        locks.core().on_grant("p:k", &pushed);
+        assert_eq!(is_free().await, bug.is_some(), "the body is not dropped yet: {bug:?}");
+        drop(body);
+        assert!(is_free().await);
+        assert!(locks.core().table().all().is_empty());
+    }
 }
 
 /// For one key: the last granted guard while it is not given up, and the last fencing token.

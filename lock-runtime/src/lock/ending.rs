@@ -223,6 +223,7 @@ impl<W> Lock<W> {
             self.ending.push(EndingToken::of_bodies(lease, users, env));
             return None;
         });
+        mutant!(ReleasedBeforeBody => return Some(lease.release(env)));
         if bodies == 0 {
             return Some(lease.release(env));
         }

@@ -247,12 +247,22 @@ impl Lease {
             return false;
         }
         if self.until.remaining_at(now).is_zero() {
-            // Rule 19: the lease may have lapsed, so the reserved fencing tokens are forgotten; others may have drawn
-            // since.
-            self.fences = Fences::default();
+            self.forget_fences_of_lapsed();
         }
         self.until = self.until.max_at(until, now);
         true
+    }
+
+    /// Rule 19: the lease may have lapsed, so the reserved fencing tokens are forgotten; others may have drawn since.
+    fn forget_fences_of_lapsed(&mut self) {
+        mutant!(LapsedFencesKept => return);
+        self.fences = Fences::default();
+    }
+
+    /// Rule 20: a body inside of the hold has drawn a greater token than those that are reserved.
+    pub(crate) fn forget_smaller_fences(&mut self) {
+        mutant!(SmallerFencesKept => return);
+        self.fences = Fences::default();
     }
 
     /// Rule S6: other owners of a lock that is shared draw meanwhile. A token that was drawn for a task that gave up would be smaller
@@ -383,5 +393,22 @@ mod tests {
         assert_eq!((fences.take(), fences.unused()), (Some(12), None));
         assert_eq!((fences.take(), fences.unused()), (None, None));
         assert_eq!(Fences::default().unused(), None);
+    }
+
+    /// Rules 19 and 20: others, or a body inside of the hold, may have drawn greater tokens since.
+    #[tokio::test(start_paused = true)]
+    async fn fencing_tokens_that_were_reserved_before_the_lease_lapsed_are_forgotten() {
+        let (pending, sent, env) = (PendingAsk::new(Token::foreign("t"), None, CLAIM), Moment::now(), Plain::new());
+        let grant = Grant { until: Deadline::new(sent, CLAIM), contended: false, fence: None };
+        let confirmed = |lease: &mut Lease| lease.confirm(Deadline::new(Moment::now(), CLAIM), Moment::now());
+        for (bug, are_kept) in [(None, false), (Some(Mutant::LapsedFencesKept), true)] {
+            let _seeded = Seeded::begin(bug);
+            let mut lease = Lease { fences: Fences::new(10, 3), ..Lease::new(&pending, &grant, &env) };
+            lease.until = Deadline::new(Moment::now(), CLAIM);
+            assert!(confirmed(&mut lease) && !lease.fences.is_empty(), "it has not lapsed");
+            tokio::time::advance(CLAIM).await;
+            assert!(confirmed(&mut lease));
+            assert_eq!(!lease.fences.is_empty(), are_kept, "{bug:?}");
+        }
     }
 }

@@ -121,6 +121,7 @@ impl<W> Lock<W> {
     /// waits to hear that the lock was its own, or a body is not dropped yet (rule 17: such a token is not a stray).
     pub(crate) fn leave_to_release(&mut self, token: &Token) -> bool {
         let Some(ending) = self.ending.iter_mut().find(|ending| ending.token == *token) else { return false };
+        mutant!(LostIsStray => return ending.user != EndingUser::Bodies);
         ending.may_be_granted_again = true;
         true
     }
@@ -152,11 +153,7 @@ impl<W> Lock<W> {
                     // A majority granted it, and the other servers may have it in their queues.
                     pending.note_queued();
                 }
-                if !ask.wait && !pending.may_stand() {
-                    // Rule L3: the token is not used again. A store of several servers may still be withdrawing what one of
-                    // them granted.
-                    pending.token = env.next_token(pending.token.may_linger());
-                }
+                change_refused_token(pending, ask, env);
                 let is_permit = env.share().is_some_and(|share| share.permits().is_some());
                 if is_permit && pending.busy().is_some() && !pending.is_granted() {
                     out.refused_permit = Some(ask.wait);
@@ -321,5 +318,14 @@ impl<W> Lock<W> {
             _ => drop(self.forced.swap_remove(place)),
         }
         true
+    }
+}
+
+/// Rules L3 and Q6: the token of a refused claim is not used again. A store of several servers may still be withdrawing what one of
+/// them granted.
+fn change_refused_token(pending: &mut PendingAsk, ask: &Ask, env: &dyn Env) {
+    mutant!(RefusedTokenKept => return);
+    if !ask.wait && !pending.may_stand() {
+        pending.token = env.next_token(pending.token.may_linger());
     }
 }

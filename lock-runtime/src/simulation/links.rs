@@ -13,6 +13,8 @@ use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
 use super::process::{connect, connect_to_cluster};
+use super::seeded::Bug;
+use super::servers::model_server;
 use super::time::Simulated;
 use crate::clock::{Deadline, Drift};
 use crate::mutants::{Mutant, Seeded};
@@ -110,14 +112,18 @@ impl Scene {
 
 #[tokio::test(start_paused = true)]
 async fn an_ask_that_arrives_when_its_asker_has_given_up_does_nothing() {
-    let scene = Scene::begin().await;
-    for (frozen, is_late) in [(COMMAND / 10, false), (COMMAND / 2, true)] {
-        scene.network.freeze(frozen);
-        let ask = scene.ask(COMMAND / 4);
-        let answer = exactly_one(scene.store.ask(std::slice::from_ref(&ask), Deadline::after(COMMAND)).await).unwrap();
-        assert_eq!(matches!(answer, Answer::Late), is_late, "{answer:?}");
-        let released = scene.store.release_one(&ask.withdrawal(), Deadline::after(COMMAND)).await.unwrap();
-        assert_eq!(released.ownership == Ownership::Owned, !is_late);
+    let executed = Bug::Scripts(&[("if not_after > 0 and now() > not_after then", "if false then")]);
+    for bug in [None, Some(executed)] {
+        let scene = Scene::on(model_server(bug, None), Duration::ZERO).await;
+        for (frozen, comes_late) in [(COMMAND / 10, false), (COMMAND / 2, true)] {
+            scene.network.freeze(frozen);
+            let ask = scene.ask(COMMAND / 4);
+            let asked = scene.store.ask(std::slice::from_ref(&ask), Deadline::after(COMMAND)).await;
+            let (answer, is_refused) = (exactly_one(asked).unwrap(), comes_late && bug.is_none());
+            assert_eq!(matches!(answer, Answer::Late), is_refused, "{answer:?}");
+            let released = scene.store.release_one(&ask.withdrawal(), Deadline::after(COMMAND)).await.unwrap();
+            assert_eq!(released.ownership == Ownership::Owned, !is_refused);
+        }
     }
 }
 

@@ -347,8 +347,8 @@ impl Shared {
         self.frozen = self.frozen.max(leaves);
         self.observe(now, command);
         self.post_pushes(leaves);
-        if way == Some(Way::Crash) {
-            self.crash(client);
+        if let Some(Way::Crash | Way::Vanish) = way {
+            self.end_process(client, way == Some(Way::Crash));
         } else if self.rolls(self.conditions.cut_after) || way == Some(Way::CutAfter) {
             self.cut_one(client);
         } else {
@@ -387,11 +387,13 @@ impl Shared {
         }
     }
 
-    /// The process of this connection is gone, and its host closes what it had open.
-    fn crash(&mut self, client: Client) {
+    /// The process of this connection is gone. Its host closes what it had open, or not.
+    fn end_process(&mut self, client: Client, is_noticed: bool) {
         let Some(process) = self.wires.get(&client).map(|wire| Arc::clone(&wire.process)) else { return };
         self.parted.insert(Arc::clone(&process), Instant::now() + Duration::from_hours(24));
-        self.cut(|wire| wire.process == process);
+        if is_noticed {
+            self.cut(|wire| wire.process == process);
+        }
         search::crash(&process);
     }
 

@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
+mod fences;
 mod tickets;
 mod tries;
 mod waits;

@@ -295,6 +295,17 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
     crowded(scripts("a withdrawal leaves the queue as it is", &[("leave(queue, claim .. '|' .. token)", "")], UNUSED)),
+    seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
+    seen_in(74, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
+    on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
+    on_a_quorum(|_| true, code("Q5: the grant of one server is a lock", Mutant::PartIsWhole, PASSES_ON)),
+    seen_in(
+        1092,
+        on_a_quorum(
+            |_| true,
+            code("Q6: the token of a refused claim is used again", Mutant::RefusedTokenKept, OVERLAP),
+        ),
+    ),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
     seen_in(

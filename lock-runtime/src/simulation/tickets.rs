@@ -182,7 +182,7 @@ fn every_promise_is_kept_by_a_ticket_that_nobody_takes() {
 /// A bug, where it is, whether there are adopters, and what shows the bug.
 type Case = (&'static str, Bug, bool, &'static str, fn(&Shown) -> bool);
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 7] = [
     (
         "adopt.lua does not compare the ticket",
         Bug::Scripts(&[("return value == ticket, value == token", "return value, value == token")]),
@@ -196,6 +196,20 @@ const CASES: [Case; 5] = [
         true,
         "both adopters are told that the ticket is over",
         |shown| shown.told_lost == 2,
+    ),
+    (
+        "adopt.lua does not know its adopter again",
+        Bug::Scripts(&[("value == ticket, value == token, value", "value == ticket, false, value")]),
+        true,
+        "both adopters are told that the ticket is over",
+        |shown| shown.told_lost == 2,
+    ),
+    (
+        "a giver that gives up releases its ticket first",
+        Bug::Code(Mutant::TicketReleasedFirst),
+        false,
+        "the next one waits for longer than 3 s",
+        |shown| !shown.has_ticket && shown.next_after > ROUGH + SOON,
     ),
     (
         "ticket.lua leaves the giver's token",

@@ -6,6 +6,7 @@ mod layers;
 mod model_server;
 mod pages;
 mod proxy;
+mod rules;
 mod secrets;
 mod surroundings;
 mod telemetry;

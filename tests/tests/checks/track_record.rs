@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The cells of the rows below one of these heads.
-fn rows(page: &str, head: &str) -> Vec<Vec<String>> {
+pub(crate) fn rows(page: &str, head: &str) -> Vec<Vec<String>> {
     let mut is_below = false;
     let below = page.lines().filter(|line| {
         is_below = line.starts_with(head) || is_below && line.starts_with('|');
@@ -15,7 +15,7 @@ fn rows(page: &str, head: &str) -> Vec<Vec<String>> {
 }
 
 /// The names of the tests in the files below a folder.
-fn tests(folder: &Path, found: &mut Vec<String>) {
+pub(crate) fn tests(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

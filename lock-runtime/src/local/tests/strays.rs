@@ -41,7 +41,7 @@ fn shares() -> [Option<Share>; 3] {
 
 #[tokio::test(start_paused = true)]
 async fn a_stray_grant_is_released_as_the_lease_that_it_is() {
-    for bug in [None, Some(Mutant::StrayShareIsExclusive)] {
+    for bug in [None, Some(Mutant::StrayShareIsExclusive), Some(Mutant::StrayGrantKept)] {
         for share in shares() {
             let _seeded = Seeded::begin(bug);
             let (locks, beside, token) = granted_to_nobody(share).await;
@@ -49,7 +49,12 @@ async fn a_stray_grant_is_released_as_the_lease_that_it_is() {
             let (node, contended, unconfirmed, partial) = (None, false, false, false);
             locks.core().on_grant("p:k", &Pushed { token, claim, store_micros, contended, node, unconfirmed, partial });
             let is_free = beside.lock("p", "k").try_acquire().await.unwrap().is_some();
-            assert_eq!(is_free, bug.is_none() || share.is_none(), "{share:?}, {bug:?}");
+            let is_released = match bug {
+                None => true,
+                Some(Mutant::StrayGrantKept) => false,
+                Some(_) => share.is_none(),
+            };
+            assert_eq!(is_free, is_released, "{share:?}, {bug:?}");
         }
     }
 }

@@ -25,6 +25,10 @@ impl PendingAsk {
         self.was_pushed = true;
         self.note_queue_behind(pushed);
         let claim = self.believable(pushed.claim);
+        mutant!(PartIsWhole => {
+            self.grant = Granted::Pushed(Pushed { claim, ..pushed.clone() });
+            return;
+        });
         self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
             whole @ Granted::Whole(_) => whole,
             Granted::No | Granted::InPart if pushed.partial => Granted::InPart,

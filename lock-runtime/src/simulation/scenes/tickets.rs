@@ -69,3 +69,19 @@ async fn a_late_adopter_that_did_not_reach_the_store_is_not_told_that_the_ticket
         assert!(locks.adopt(ticket).await.is_ok());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_an_adopter_gave_up_is_free_soon() {
+    for (bug, is_soon) in [(None, true), (Some(Mutant::AdoptedLeft), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+        let ticket = locks.lock("k", &0).acquire().await.unwrap().into_ticket(KEPT).await.unwrap();
+        let mut adopting = Box::pin(locks.adopt(ticket));
+        assert!((&mut adopting).now_or_never().is_none());
+        sleep(LATE / 100).await;
+        drop(adopting);
+        sleep(LATE / 100).await;
+        assert_eq!(is_free(&others).await, is_soon, "{bug:?}");
+    }
+}

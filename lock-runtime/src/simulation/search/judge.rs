@@ -3,8 +3,11 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use super::{BUSY, Deviation, LATE, Way};
+use tokio::time::Instant;
+
+use super::{BUSY, Deviation, LATE, STUCK, Way};
 use crate::FencingToken;
+use crate::timing::CLAIM;
 
 /// What a task may do beside others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +25,79 @@ pub(super) struct Judge {
 
 #[derive(Default)]
 struct Seen {
-    holders: Vec<(&'static str, usize, Mode)>,
+    holders: Vec<Holder>,
     last: Option<FencingToken>,
     broken: Vec<String>,
 }
 
+#[derive(Debug)]
+struct Holder {
+    process: &'static str,
+    task: usize,
+    mode: Mode,
+    /// Until when its lease is good, if nobody takes it.
+    until: Instant,
+    /// When somebody released the lock by force.
+    forced: Option<Instant>,
+    /// Who has come to hold the lock beside it.
+    beside: Option<usize>,
+}
+
 impl Judge {
-    pub(super) fn begin(&self, process: &'static str, task: usize, mode: Mode, token: Option<FencingToken>) {
-        let seen = &mut *self.seen.borrow_mut();
-        seen.holders.retain(|(process, ..)| !super::has_crashed(process));
-        let beside = seen.holders.len();
+    /// A task has the lock. Who had it before must have stopped by now, or at least do nothing more.
+    pub(super) fn begin(&self, process: &'static str, task: usize, mode: Mode, until: Instant) {
+        let holders = &mut self.seen.borrow_mut().holders;
+        holders.retain(|holder| !super::has_crashed(holder.process));
         let fits = match mode {
-            Mode::Alone => beside == 0,
-            Mode::Read => seen.holders.iter().all(|(.., mode)| *mode == Mode::Read),
-            Mode::Permit(of) => beside < of,
+            Mode::Alone => holders.is_empty(),
+            Mode::Read => holders.iter().all(|holder| holder.mode == Mode::Read),
+            Mode::Permit(of) => holders.len() < of,
         };
-        if !fits {
-            seen.broken.push(format!("task {task} works beside {:?}", seen.holders));
+        for holder in holders.iter_mut().filter(|_| !fits) {
+            holder.beside = Some(task);
         }
-        seen.holders.push((process, task, mode));
-        if mode == Mode::Alone && token.is_some() {
-            if token <= seen.last {
-                seen.broken.push(format!("task {task} has the token {token:?} after {:?}", seen.last));
-            }
-            seen.last = token;
+        holders.push(Holder { process, task, mode, until, forced: None, beside: None });
+    }
+
+    pub(super) fn has(&self, task: usize) -> bool {
+        self.seen.borrow().holders.iter().any(|holder| holder.task == task)
+    }
+
+    /// A task that has the lock does something.
+    pub(super) fn step(&self, task: usize) {
+        self.check(task, |_| true);
+    }
+
+    /// A task stops. It may stop late when nobody told it to, and its time was over.
+    pub(super) fn end(&self, task: usize) {
+        self.check(task, |holder| Instant::now() < holder.until);
+        self.seen.borrow_mut().holders.retain(|holder| holder.task != task);
+    }
+
+    /// Somebody releases the lock by force. A holder that is not told of it has a claim to find out (rule 21).
+    pub(super) fn force(&self) {
+        let now = Instant::now();
+        self.seen.borrow_mut().holders.iter_mut().for_each(|holder| holder.forced = Some(now));
+    }
+
+    fn check(&self, task: usize, counts: impl Fn(&Holder) -> bool) {
+        let Seen { holders, broken, .. } = &mut *self.seen.borrow_mut();
+        if let Some(holder) = holders.iter_mut().find(|holder| holder.task == task)
+            && counts(holder)
+            && holder.forced.is_none_or(|forced| forced.elapsed() < CLAIM)
+            && let Some(other) = holder.beside.take()
+        {
+            broken.push(format!("task {task} works though task {other} has the lock"));
         }
     }
 
-    pub(super) fn end(&self, task: usize) {
-        self.seen.borrow_mut().holders.retain(|(_, other, _)| *other != task);
+    /// A hold alone, or a body inside of one, has this fencing token.
+    pub(super) fn see(&self, task: usize, token: FencingToken) {
+        let seen = &mut *self.seen.borrow_mut();
+        if seen.last.is_some_and(|last| token <= last) {
+            seen.broken.push(format!("task {task} has the token {token:?} after {:?}", seen.last));
+        }
+        seen.last = Some(token);
     }
 
     pub(super) fn note(&self, what: String) {
@@ -71,11 +118,14 @@ fn cost(way: Way, lease: Duration) -> Duration {
     let second = Duration::from_secs(1);
     match way {
         Way::Late => LATE * 2,
+        Way::Stuck => STUCK * 2,
         Way::Unpolled => BUSY * 2,
         // A waiter finds out by asking (rule 5).
         Way::Lost | Way::Dropped => second,
         // A new connection, and a repetition.
         Way::CutBefore | Way::CutAfter => second * 3 / 2,
         Way::Crash => lease + second,
+        // It is counted as a listener, and is granted the lock once more.
+        Way::Vanish => lease + CLAIM + second,
     }
 }

@@ -13,36 +13,101 @@ use super::super::servers::model_server;
 use super::super::time::Simulated;
 use super::judge::{Judge, Mode, allowed};
 use super::{Deviation, RUN, Searched};
-use crate::{LockManager, LockRequest};
+use crate::timing::CLAIM;
+use crate::{LockError, LockManager, LockRequest};
 
-/// One task: its process, when it comes, what it asks for, and how it holds the lock.
+/// One task: its process, when it comes, what it asks for, and what it does with the lock.
 struct Part {
     process: &'static str,
     comes: Duration,
+    does: Deed,
     mode: Mode,
+    is_fenced: bool,
     asks: fn(LockRequest) -> LockRequest,
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    /// It has the lock for a moment, and releases it.
+    Works,
+    /// It does so twice.
+    WorksTwice,
+    /// It drops the guard, and comes again, several times.
+    DropsOften,
+    /// It has the lock for longer than a lease.
+    Stays,
+    /// It has a body inside of its hold that wants a fencing token.
+    Nests,
+    /// It gives up after a moment.
+    Hurries,
+    /// It releases the lock of another by force.
+    Forces,
+    /// It shuts its process down.
+    ShutsDown,
 }
 
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     /// What the server's own command for a release is called.
     delete: Option<&'static str>,
+    /// How fast the server's clock is.
+    rate: f64,
+    /// How long somebody has the lock, while others wait.
+    stays: Duration,
     parts: &'static [Part],
 }
 
 const LEASE: Duration = Duration::from_secs(3);
-const PATIENT: Duration = Duration::from_secs(20);
+const PATIENT: Duration = Duration::from_secs(30);
+/// How long a task waits that hurries.
+const HURRY: Duration = Duration::from_millis(300);
 /// How long a task has the lock.
 const WORK: Duration = Duration::from_millis(3);
-/// What all have to wait when nothing goes wrong.
+/// The same for one whose lease has to be renewed.
+const STAY: Duration = Duration::from_secs(9);
+/// The last fencing token that was drawn before: more than the server's clock says, as after its clock was set back.
+const LAST_FENCE: &str = "5000000000000000";
+/// The process from which a lock is released by force.
+const OPERATOR: &str = "o";
 const USUAL: Duration = Duration::from_millis(100);
 
 const fn part(process: &'static str, comes: u64, mode: Mode, asks: fn(LockRequest) -> LockRequest) -> Part {
-    Part { process, comes: Duration::from_millis(comes), mode, asks }
+    Part { process, comes: Duration::from_millis(comes), does: Deed::Works, mode, is_fenced: false, asks }
+}
+
+impl Part {
+    const fn does(self, does: Deed) -> Self {
+        Self { does, ..self }
+    }
+
+    /// Whether it is there to trouble others, and goes wrong itself in no way.
+    fn is_operator(&self) -> bool {
+        matches!(self.does, Deed::Forces | Deed::ShutsDown)
+    }
+}
+
+impl Scenario {
+    const fn of(name: &'static str, parts: &'static [Part]) -> Self {
+        Self { name, delete: None, rate: 1.0, stays: Duration::ZERO, parts }
+    }
+
+    const fn stays(self, stays: Duration) -> Self {
+        Self { stays, ..self }
+    }
 }
 
 const fn alone(process: &'static str, comes: u64) -> Part {
-    part(process, comes, Mode::Alone, |request| request.fenced(true))
+    Part { is_fenced: true, ..part(process, comes, Mode::Alone, |request| request.fenced(true)) }
+}
+
+const fn plain(process: &'static str, comes: u64) -> Part {
+    part(process, comes, Mode::Alone, |request| request)
+}
+
+/// Without renewals.
+const fn short(process: &'static str, comes: u64) -> Part {
+    part(process, comes, Mode::Alone, |request| request.renew(false))
 }
 
 const fn read(process: &'static str, comes: u64) -> Part {
@@ -57,27 +122,43 @@ const fn lingers(process: &'static str, comes: u64) -> Part {
     part(process, comes, Mode::Alone, |request| request.linger(Duration::from_millis(200)))
 }
 
-pub(super) static ALL: [Scenario; 6] = [
-    Scenario { name: "two processes", delete: None, parts: &[alone("p", 0), alone("p", 1), alone("q", 0)] },
-    Scenario { name: "three processes", delete: None, parts: &[alone("p", 0), alone("q", 1), alone("r", 2)] },
+pub(super) static ALL: [Scenario; 17] = [
+    Scenario::of("one process", &[alone("p", 0), alone("p", 1), plain("p", 2), alone("p", 3)]),
+    Scenario::of("two processes", &[alone("p", 0), alone("p", 1), alone("q", 0)]),
+    Scenario::of("three processes", &[alone("p", 0), alone("q", 1), alone("r", 2)]),
     Scenario {
-        name: "three processes and DELIFEQ",
         delete: Some("DELIFEQ"),
-        parts: &[alone("p", 0), alone("q", 1), alone("r", 2)],
+        ..Scenario::of("three processes and DELIFEQ", &[alone("p", 0), alone("q", 1), alone("r", 2)])
     },
+    Scenario::of("again and again", &[alone("p", 0).does(Deed::WorksTwice), plain("q", 1).does(Deed::WorksTwice)]),
+    Scenario::of("dropped again and again", &[plain("p", 0).does(Deed::DropsOften), plain("q", 1)]),
+    Scenario::of("readers and a writer", &[read("p", 0), read("p", 1), alone("q", 1), read("q", 3)]),
+    Scenario::of("readers behind a writer", &[alone("p", 0), read("q", 1), read("r", 2)]),
+    Scenario::of("permits", &[permit("p", 0), permit("q", 0), permit("q", 1)]),
+    Scenario::of("a permit that goes on", &[permit("p", 0).does(Deed::Stays), permit("q", 2), permit("r", 4)]),
+    Scenario::of("lingering", &[lingers("p", 0), lingers("p", 20), alone("q", 40)]),
+    Scenario::of("a long hold", &[alone("p", 0).does(Deed::Stays), alone("q", 1)]).stays(STAY),
+    Scenario::of(
+        "in a hurry",
+        &[plain("p", 0), alone("q", 1).does(Deed::Hurries), alone("q", 2).does(Deed::Hurries), plain("r", 3)],
+    ),
+    Scenario::of("a nested body", &[plain("q", 0), alone("p", 2), plain("p", 3).does(Deed::Nests), alone("p", 4)]),
+    Scenario::of(
+        "released by force",
+        &[alone("p", 0).does(Deed::Stays), alone("q", 1), alone(OPERATOR, 20).does(Deed::Forces)],
+    ),
+    Scenario::of("shut down", &[alone("p", 0).does(Deed::Stays), alone("q", 1), alone("p", 10).does(Deed::ShutsDown)])
+        .stays(STAY),
     Scenario {
-        name: "readers and a writer",
-        delete: None,
-        parts: &[read("p", 0), read("p", 1), alone("q", 1), read("q", 3)],
+        rate: 1.0095,
+        ..Scenario::of("a fast clock", &[short("p", 0).does(Deed::Stays), alone("q", 1)]).stays(LEASE)
     },
-    Scenario { name: "permits", delete: None, parts: &[permit("p", 0), permit("q", 0), permit("q", 1)] },
-    Scenario { name: "lingering", delete: None, parts: &[lingers("p", 0), lingers("p", 20), alone("q", 40)] },
 ];
 
 /// Plays the run that `plan` describes.
 pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bug>) -> Vec<String> {
     let server = model_server(bug, scenario.delete);
-    let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, Rng::with_seed(0)));
+    let (_time, network) = (Simulated::begin(), Network::new(server, scenario.rate, Rng::with_seed(0)));
     network.move_away(Duration::from_millis(2));
     let mut managers: Vec<(&'static str, LockManager)> = Vec::new();
     for part in scenario.parts {
@@ -92,14 +173,15 @@ pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bu
             request.acquire().await.unwrap().release().await.unwrap();
         }
     }
+    network.execute(&["SET", "{k:0}:fence", LAST_FENCE]);
     sleep(Duration::from_millis(100)).await;
     RUN.set(plan_of_run);
 
     let judge = Judge::default();
-    let most = USUAL + allowed(plan, LEASE);
+    let most = scenario.stays + USUAL + allowed(plan, LEASE);
     let tasks = scenario.parts.iter().enumerate().map(|(number, part)| {
         let manager = managers.iter().find(|(name, _)| *name == part.process).map(|(_, manager)| manager.clone());
-        Searched::new(part.process, live(&judge, number, part, manager.unwrap(), most))
+        Searched::new(part.process, part.is_operator(), live(&judge, number, part, manager.unwrap(), most))
     });
     let all = futures_util::future::join_all(tasks);
     if timeout(PATIENT * 2, all).await.is_err() {
@@ -113,7 +195,7 @@ pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bu
     while is_taken() && done.elapsed() < PATIENT {
         sleep(Duration::from_millis(20)).await;
     }
-    let bound = if crashed { LEASE + USUAL } else { most };
+    let bound = if crashed { LEASE + CLAIM + USUAL } else { most };
     if done.elapsed() > bound {
         judge.note(format!("the lock is free only after {:?}", done.elapsed()));
     }
@@ -123,30 +205,92 @@ pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bu
 
 async fn live(judge: &Judge, number: usize, part: &Part, manager: LockManager, most: Duration) {
     sleep(part.comes).await;
-    let asked = Instant::now();
-    let request = (part.asks)(manager.lock("k", &0).timeout(PATIENT).expire(LEASE));
-    let guard = match request.acquire().await {
-        Ok(guard) => guard,
-        Err(error) => return judge.note(format!("task {number}: {error}")),
+    let rounds = match part.does {
+        Deed::Forces => return force(judge, &manager).await,
+        Deed::ShutsDown => return manager.shutdown().await,
+        Deed::WorksTwice => 2,
+        Deed::DropsOften => 6,
+        Deed::Works | Deed::Stays | Deed::Nests | Deed::Hurries => 1,
     };
-    if asked.elapsed() > most {
-        judge.note(format!("task {number} waits for {:?}", asked.elapsed()));
+    for _ in 0..rounds {
+        hold(judge, number, part, &manager, most).await;
     }
-    let holding = Holding::begin(judge, number, part, guard.fencing_token());
-    tokio::select! {
-        () = sleep(WORK) => {}
-        () = guard.lost() => {}
+}
+
+/// Releases the lock by force once the first task has it, if it ever does.
+async fn force(judge: &Judge, manager: &LockManager) {
+    let begin = Instant::now();
+    while !judge.has(0) && begin.elapsed() < STAY {
+        sleep(WORK).await;
     }
-    drop(holding);
-    let _ = guard.release().await;
+    judge.force();
+    while !matches!(manager.force_release("k", &0).await, Ok(true)) && judge.has(0) {
+        sleep(WORK).await;
+    }
+}
+
+async fn hold(judge: &Judge, number: usize, part: &Part, manager: &LockManager, most: Duration) {
+    let asked = Instant::now();
+    let patience = if part.does == Deed::Hurries { HURRY } else { PATIENT };
+    let request = (part.asks)(manager.lock("k", &0).timeout(patience).expire(LEASE));
+    let note_wait = || {
+        // Without the operator the holder stays.
+        let most = if super::has_crashed(OPERATOR) { most + STAY } else { most };
+        if asked.elapsed() > most {
+            judge.note(format!("task {number} waits for {:?}", asked.elapsed()));
+        }
+    };
+    let note_error = |error: LockError| {
+        let is_usual = error.is_lost() || part.does == Deed::Hurries || matches!(error, LockError::ShutDown { .. });
+        if !is_usual {
+            judge.note(format!("task {number}: {error}"));
+        }
+    };
+    if part.does == Deed::DropsOften {
+        match request.acquire().await {
+            Ok(guard) => {
+                note_wait();
+                let _holding = Holding::begin(judge, number, part);
+                sleep(WORK).await;
+                drop(guard);
+            }
+            Err(error) => note_error(error),
+        }
+        return;
+    }
+    let held = match request.into_options().enter(Some(manager.clone().into_engine())).await {
+        Ok(held) => held,
+        Err(error) => return note_error(error),
+    };
+    let body = async {
+        note_wait();
+        let holding = Holding::begin(judge, number, part);
+        if part.is_fenced {
+            judge.see(number, held.fencing_token());
+        }
+        if part.does == Deed::Nests {
+            let request = manager.lock("k", &0).fenced(true);
+            if let Ok(inner) = request.into_options().enter(Some(manager.clone().into_engine())).await {
+                judge.see(number, inner.fencing_token());
+            }
+        }
+        judge.step(number);
+        sleep(if part.does == Deed::Stays { STAY } else { WORK }).await;
+        judge.step(number);
+        drop(holding);
+    };
+    let outcome = held.protect(body).await;
+    if let Err(error) = held.finish(outcome).await {
+        note_error(error);
+    }
 }
 
 /// A task that has the lock.
 struct Holding<'a>(&'a Judge, usize);
 
 impl<'a> Holding<'a> {
-    fn begin(judge: &'a Judge, number: usize, part: &Part, token: Option<crate::FencingToken>) -> Self {
-        judge.begin(part.process, number, part.mode, token);
+    fn begin(judge: &'a Judge, number: usize, part: &Part) -> Self {
+        judge.begin(part.process, number, part.mode, Instant::now() + LEASE * 9 / 10);
         Self(judge, number)
     }
 }

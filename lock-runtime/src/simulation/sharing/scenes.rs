@@ -13,6 +13,8 @@ use super::{LEASE, PATIENT};
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::network::Network;
 use crate::simulation::process::connect;
+use crate::simulation::seeded::Bug;
+use crate::simulation::servers::model_server;
 use crate::simulation::time::Simulated;
 use crate::{LockError, LockManager};
 
@@ -105,5 +107,26 @@ async fn a_reader_that_is_polled_too_late_is_not_granted_its_fencing_token() {
         first.release().await.unwrap();
         sleep(LEASE).await;
         assert_eq!(locks.stats().keys, 0);
+    }
+}
+
+/// The list of the shared leases outlives the lock's own key, which an operator deleted.
+#[test]
+fn what_is_left_of_earlier_shared_leases_does_not_come_back() {
+    for bug in [None, Some(Bug::Scripts(&[("  redis.call('DEL', shares.of(lock))\nend", "end")]))] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
+            let [gone, reader, writer] = ["p", "q", "r"].map(|name| connect(&network, name));
+            let request = |locks: &LockManager| locks.lock("k", &0).timeout(PATIENT).expire(LEASE);
+            let _lost = request(&gone).read().acquire().await.unwrap();
+            sleep(Duration::from_millis(50)).await;
+            network.part("p", PATIENT);
+            network.execute(&["DEL", "k:0"]);
+            request(&reader).read().acquire().await.unwrap().release().await.unwrap();
+            let start = Instant::now();
+            drop(request(&writer).acquire().await.unwrap());
+            assert_eq!(start.elapsed() < Duration::from_millis(200), bug.is_none(), "{:?}, {bug:?}", start.elapsed());
+        });
     }
 }

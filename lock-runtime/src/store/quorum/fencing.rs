@@ -37,6 +37,7 @@ impl<S: Voter> Quorum<S> {
         }
         let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
         let have_it = drawn.yes.iter().filter(|(_, own)| *own == first).map(|(number, _)| *number).collect();
+        mutant!(SmallerDrawsLeft => return Ok(Some(first)));
         let last = first + u64::from(count) - 1;
         let is_owned = self.raise(&key, &token, last, have_it, deadline.counted_from(Moment::now())).await?;
         Ok(is_owned.then_some(first))

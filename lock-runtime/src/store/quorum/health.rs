@@ -139,6 +139,16 @@ async fn probe_members<S: Voter>(
     found
 }
 
+/// Whether a server is to be marked as being in service, when all servers are new or not (rule Q4).
+fn is_to_be_marked(eligibility: Eligibility, are_new: bool) -> bool {
+    mutant!(RestartedIsMarked => return true);
+    match eligibility {
+        Eligibility::Eligible { .. } => true,
+        Eligibility::Unmarked(_) => are_new,
+        Eligibility::InService | Eligibility::Restarted(_) => false,
+    }
+}
+
 /// Marks servers as being in service: all of them when all are new, otherwise those that are eligible.
 async fn mark_eligible<S: Voter>(
     members: &Arc<[Arc<Member<S>>]>,
@@ -150,14 +160,9 @@ async fn mark_eligible<S: Voter>(
         matches!(eligibility, Eligibility::Eligible { is_marked: false } | Eligibility::Unmarked(_))
     };
     let are_new = is_reached && found.iter().all(|(_, eligibility)| eligibility.as_ref().is_ok_and(is_new));
-    let is_to_be_marked = |eligibility: Eligibility| match eligibility {
-        Eligibility::Eligible { .. } => true,
-        Eligibility::Unmarked(_) => are_new,
-        Eligibility::InService | Eligibility::Restarted(_) => false,
-    };
     let marking = found.iter_mut().filter_map(|(number, eligibility)| {
         let member = members.get(*number)?;
-        is_to_be_marked(*eligibility.as_ref().ok()?).then_some((member, eligibility))
+        is_to_be_marked(*eligibility.as_ref().ok()?, are_new).then_some((member, eligibility))
     });
     join_all(marking.map(|(member, eligibility)| async move {
         if let Err(error) = member.node.mark_in_service(deadline).await {

@@ -1,5 +1,7 @@
 //! [`Votes`]: what the servers say of one lock, counted.
 
+use std::time::Duration;
+
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Reach, Retry, StoreError};
@@ -120,7 +122,9 @@ impl<Y, N> Votes<Y, N> {
         let now = Moment::now();
         let mut untils: Vec<Deadline> = self.yes.iter().map(|(_, yes)| of(yes)).collect();
         untils.sort_by_key(|until| std::cmp::Reverse(until.remaining_at(now)));
-        untils.get(self.majority() - 1).copied().unwrap_or_else(|| Deadline::after(std::time::Duration::ZERO))
+        let counts = untils.get(self.majority() - 1);
+        mutant!(LatestEndCounts => return *untils.first().or(counts).unwrap_or(&Deadline::new(now, Duration::ZERO)));
+        counts.copied().unwrap_or_else(|| Deadline::new(now, Duration::ZERO))
     }
 }
 
