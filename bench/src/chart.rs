@@ -6,7 +6,7 @@ use plotters::style::RGBColor;
 
 use crate::column::Column;
 use crate::contestant::Who;
-use crate::report;
+use crate::numbers;
 use crate::results::{self, Results};
 use crate::workload::{Workload, w6, w8};
 
@@ -96,7 +96,7 @@ fn bar(results: &Results, who: Who, column: &Column) -> Option<Bar> {
     let is_baseline = column.is_ratio && who == results.case.baseline;
     // A lock that polls hands off by luck, and mostly to itself.
     let handed = results.plain(who, w6::FOLLOWED).filter(|_| results.case.workload == Workload::HandOff);
-    let note = handed.map(|part| format!(" after {} % of holds", report::round(part.max(1.0).round())));
+    let note = handed.map(|part| format!(" after {} % of holds", numbers::round(part.max(1.0).round())));
     (!sample.is_empty() || failed.is_some()).then_some(Bar { who, sample, is_baseline, note, failed })
 }
 

@@ -19,6 +19,7 @@ mod column;
 mod contestant;
 mod hand_off;
 mod measure;
+mod numbers;
 mod outcome;
 mod page;
 mod process;

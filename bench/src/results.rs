@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::column::Column;
 use crate::contestant::Who;
+use crate::numbers::number;
 use crate::outcome::Outcome;
-use crate::report::number;
 use crate::stats::{Sample, float};
 use crate::workload::{self, Case};
 

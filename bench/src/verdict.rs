@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::column::{BUSIEST, FIRST_SALE};
 use crate::contestant::Who;
-use crate::report::{cell, number};
+use crate::numbers::{cell, number};
 use crate::results::Results;
 use crate::stats::Sample;
 use crate::workload::w8;

@@ -8,6 +8,7 @@ use crate::store::redis::wire::Trust;
 
 mod connect;
 pub(crate) mod quorum;
+mod wired;
 
 #[cfg(feature = "testing")]
 pub(crate) use connect::on_memory;

@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::card::{Area, FAINT, GRID, HEAD, Heading, PAPER, TEXT, WIDTH, card, style};
 use super::{FAILED, color_of};
 use crate::contestant::Who;
-use crate::report;
+use crate::numbers;
 use crate::stats::Sample;
 
 /// Height of one bar, and from one to the next.
@@ -91,7 +91,7 @@ pub(super) fn draw(
         let color = if (tick - 1.0).abs() < 1e-9 { FAINT } else { GRID };
         area.draw(&PathElement::new([(x, HEAD - 4), (x, bottom)], color.stroke_width(1)))?;
         let below = style(12, FAINT).pos(Pos::new(HPos::Center, VPos::Top));
-        area.draw_text(&format!("{}×", report::round(tick)), &below, (x, bottom + 6))?;
+        area.draw_text(&format!("{}×", numbers::round(tick)), &below, (x, bottom + 6))?;
     }
     for (place, bar) in bars.iter().enumerate() {
         draw_bar(&area, HEAD + STEP * i32::try_from(place)?, bar, &axis)?;
@@ -120,7 +120,7 @@ fn draw_bar(area: &Area<'_>, top: i32, bar: &Bar, axis: &Axis) -> Result<(), Box
             area.draw(&PathElement::new([(end, middle - 3), (end, middle + 3)], TEXT.stroke_width(1)))?;
         }
     }
-    let number = format!("{}×{}", report::number(sample.median()), bar.note.as_deref().unwrap_or_default());
+    let number = format!("{}×{}", numbers::number(sample.median()), bar.note.as_deref().unwrap_or_default());
     let text = ("sans-serif", 14, weight).into_font().color(&TEXT);
     write(area, &number, &text.pos(right_of), (to + 7, middle))
 }

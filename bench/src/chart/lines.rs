@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::card::{FAINT, GRID, HEAD, Heading, TEXT, card, style};
 use super::color_of;
 use crate::contestant::Who;
-use crate::report;
+use crate::numbers;
 
 const HEIGHT: i32 = 400;
 
@@ -42,7 +42,7 @@ pub(super) fn draw(
         .light_line_style(TRANSPARENT)
         .x_labels(5)
         .y_labels(6)
-        .x_label_formatter(&|value| report::round(*value))
+        .x_label_formatter(&|value| numbers::round(*value))
         .y_label_formatter(&|value| format!("{value:.0}×"))
         .draw()?;
     let linear = [(0.0, 0.0), (right, right / smallest)];

@@ -41,6 +41,11 @@ impl Finding {
         Self { server: server.to_owned(), check, verdict, found: found.into(), advice: None }
     }
 
+    /// The server refuses to tell.
+    fn unknown(server: &str, check: &'static str, right: &str) -> Self {
+        Self::new(server, check, Verdict::Unknown, format!("the server does not tell; that needs {right}"))
+    }
+
     fn advise(self, advice: &str) -> Self {
         Self { advice: Some(advice.to_owned()), ..self }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Settings;
-use super::connect::Wired;
+use super::wired::Wired;
 use crate::LockError;
 use crate::store::AnyStore;
 use crate::store::quorum::Quorum;

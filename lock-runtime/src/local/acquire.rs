@@ -18,7 +18,7 @@ use super::core::Core;
 use super::hold::Hold;
 use super::slot::{Entrance, Lock, Slot};
 use super::turn::Turn;
-use super::waiter_limit::WaiterPermit;
+use super::waiter_limit::CountedWaiter;
 use crate::LockError;
 use crate::clock::Moment;
 use crate::lock::{Attempt, Entered, ResolvedRequest, TurnOutcome};
@@ -95,8 +95,8 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     }
 }
 
-/// A hold, or the turn by which the task gets one, with its permit to wait.
-type Begun<'a> = Result<Hold, (Turn, Option<WaiterPermit<'a>>)>;
+/// A hold, or the turn by which the task gets one, and its count as one who waits.
+type Begun<'a> = Result<Hold, (Turn, Option<CountedWaiter<'a>>)>;
 
 /// Makes a complete hold of what the task has: with the turn it asks the store, and who joined other readers draws its fencing token.
 /// `None` when the task has to begin anew: the hold of the readers was lost, or this reader came late.

@@ -13,7 +13,7 @@ use super::lingering::Listed;
 use super::permits::PermitQueue;
 use super::schedule::ScheduleKeys;
 use super::turn::Turn;
-use super::waiter_limit::{WaiterLimit, WaiterPermit};
+use super::waiter_limit::{CountedWaiter, WaiterLimit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
     self, Action, Calls, Effects, Entered, Env, Failure, Lease, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger,
@@ -337,7 +337,7 @@ pub(super) enum Entrance<'a> {
     /// The task need not wait, or must not.
     Found(Entered),
     /// The task waits under this id, in the slot's queue or in that of all permits.
-    Waits(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
+    Waits(u64, oneshot::Receiver<Turn>, CountedWaiter<'a>),
     /// The waiter limit is reached.
     Full(usize),
 }

@@ -23,32 +23,32 @@ impl WaiterLimit {
     }
 
     /// Counts one more task, behind `others` for the same key. The error is the limit that was reached.
-    pub(super) fn admit(&self, others: usize) -> Result<WaiterPermit<'_>, usize> {
+    pub(super) fn admit(&self, others: usize) -> Result<CountedWaiter<'_>, usize> {
         if others >= self.max_per_key {
             return Err(self.max_per_key);
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = WaiterPermit { limit: self, waiter: metrics::Waiter::nobody() };
+        let waiting = CountedWaiter { limit: self, waiter: metrics::Waiter::nobody() };
         if before < self.max { Ok(waiting) } else { Err(self.max) }
     }
 }
 
-/// The permit of a task to wait. The task counts until the permit is dropped.
+/// A task that is counted as one who waits, until this is dropped.
 #[derive(Debug)]
-pub(super) struct WaiterPermit<'a> {
+pub(super) struct CountedWaiter<'a> {
     limit: &'a WaiterLimit,
     waiter: metrics::Waiter,
 }
 
-impl WaiterPermit<'_> {
-    /// The permit of a task that wants a lock of this prefix.
+impl CountedWaiter<'_> {
+    /// The same for a task that wants a lock of this prefix.
     pub(super) fn of(mut self, prefix: &str) -> Self {
         self.waiter = metrics::Waiter::begin(prefix);
         self
     }
 }
 
-impl Drop for WaiterPermit<'_> {
+impl Drop for CountedWaiter<'_> {
     fn drop(&mut self) {
         self.limit.waiting.fetch_sub(1, Ordering::Relaxed);
     }

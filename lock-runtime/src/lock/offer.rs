@@ -26,7 +26,8 @@ pub(crate) use late::Rejoined;
 /// When this many tasks are late, all tasks behind them are called at once, and not one after another.
 const MANY_LATE: usize = 3;
 
-/// What the task with the turn does with the turn.
+/// The state of the turn: its task is called, late, or has taken it up. The way of a task that does not come is `Made`, `Noticed`,
+/// `Missed`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Offer {
     /// The task has taken the turn up, and waits for others.

@@ -301,10 +301,7 @@ pub(super) const ALL: &[Seeded] = &[
     on_a_quorum(|_| true, code("Q5: the grant of one server is a lock", Mutant::PartIsWhole, PASSES_ON)),
     seen_in(
         1092,
-        on_a_quorum(
-            |_| true,
-            code("Q6: the token of a refused claim is used again", Mutant::RefusedTokenKept, OVERLAP),
-        ),
+        on_a_quorum(|_| true, code("Q6: the token of a refused claim is used again", Mutant::RefusedTokenKept, BACKED)),
     ),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),

@@ -136,6 +136,7 @@ fn each_patch_changes_a_script() {
         include_str!("../store/redis/scripts/queue.lua"),
         include_str!("../store/redis/scripts/release.lua"),
         include_str!("../store/redis/scripts/renew.lua"),
+        include_str!("../store/redis/scripts/values.lua"),
     ];
     for (from, _) in ALL.iter().flat_map(|seeded| seeded.bug.patches()) {
         assert!(scripts.iter().any(|script| script.contains(from)), "{from}");

@@ -29,8 +29,10 @@ impl Stalled {
     fn of(server: &Server, file: &str, changes: &[(&str, &str)]) -> Self {
         let queue = include_str!("../../../lock-runtime/src/store/redis/scripts/queue.lua");
         let shared = include_str!("../../../lock-runtime/src/store/redis/scripts/shared.lua");
+        let values = include_str!("../../../lock-runtime/src/store/redis/scripts/values.lua");
         let text = file.replacen("-- include queue.lua\n", queue, 1);
-        let mut text = text.replacen("-- include shared.lua\n", shared, 1);
+        let text = text.replacen("-- include shared.lua\n", shared, 1);
+        let mut text = text.replacen("-- include values.lua\n", values, 1);
         for (from, to) in changes {
             assert!(text.contains(from), "{from}");
             text = text.replace(from, to);

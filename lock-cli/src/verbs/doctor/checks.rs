@@ -38,7 +38,7 @@ fn version(address: &str, info: &Facts) -> Finding {
     let (name, version) = match (info.get("valkey_version"), info.get("redis_version")) {
         (Some(version), _) => ("Valkey", version),
         (None, Some(version)) => ("Redis", version),
-        (None, None) => return unknown(address, "version", "+info"),
+        (None, None) => return Finding::unknown(address, "version", "+info"),
     };
     // A server that lacks what locks need was refused when the doctor connected, whatever its version.
     Finding::new(address, "version", Verdict::Good, format!("{name} {version}"))
@@ -62,7 +62,7 @@ fn role(address: &str, info: &Facts, servers: usize) -> Finding {
         Some("master") => Finding::new(address, "replicas", Verdict::Good, "a master without replicas"),
         Some(role) => Finding::new(address, "replicas", Verdict::Bad, format!("the server is a {role}"))
             .advise("name the master, or the sentinels, in the URL"),
-        None => unknown(address, "replicas", "+info"),
+        None => Finding::unknown(address, "replicas", "+info"),
     }
 }
 
@@ -75,7 +75,7 @@ async fn cluster(server: &LockServer, info: &Facts) -> Option<Finding> {
         Some("ok") => Finding::new(server.address(), "cluster", Verdict::Good, "all slots are served"),
         Some(other) => Finding::new(server.address(), "cluster", Verdict::Bad, format!("its state is {other}"))
             .advise("look at `CLUSTER NODES`: some slots have no master"),
-        None => unknown(server.address(), "cluster", "+cluster|info"),
+        None => Finding::unknown(server.address(), "cluster", "+cluster|info"),
     })
 }
 
@@ -94,7 +94,7 @@ async fn persistence(server: &LockServer, info: &Facts) -> Finding {
         }
         (Some(_), _) => Finding::new(address, check, Verdict::Doubt, "no appendonly file")
             .advise("a restart forgets all locks: set `appendonly yes` and `appendfsync always`, or fence"),
-        (None, _) => unknown(address, check, "+info"),
+        (None, _) => Finding::unknown(address, check, "+info"),
     }
 }
 
@@ -121,7 +121,7 @@ async fn eviction(server: &LockServer, info: &Facts) -> Finding {
             Finding::new(address, check, verdict, found)
                 .advise("the server may drop locks when its memory is full: set `maxmemory-policy noeviction`")
         }
-        None => unknown(address, check, "+info"),
+        None => Finding::unknown(address, check, "+info"),
     }
 }
 
@@ -187,8 +187,4 @@ fn is_unable(refused: &str) -> bool {
     ["unknown", "syntax error", "wrong number of arguments", "not supported"]
         .iter()
         .any(|saying| refused.contains(saying))
-}
-
-pub(super) fn unknown(address: &str, check: &'static str, right: &str) -> Finding {
-    Finding::new(address, check, Verdict::Unknown, format!("the server does not tell; that needs {right}"))
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lock_runtime::LockServer;
 
-use super::checks::unknown;
 use super::{Finding, Verdict};
 use crate::output::brief;
 use crate::server::{items, text};
@@ -84,11 +83,11 @@ impl Rate {
 
 pub(super) async fn check(server: &LockServer) -> Finding {
     let (address, check) = (server.address(), "clock");
-    let Some(first) = Reading::best_of(server).await else { return unknown(address, check, "+time") };
+    let Some(first) = Reading::best_of(server).await else { return Finding::unknown(address, check, "+time") };
     let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let apart = (first.shown.saturating_add(first.after.elapsed())).abs_diff(here);
     tokio::time::sleep(COMPARED).await;
-    let Some(second) = Reading::best_of(server).await else { return unknown(address, check, "+time") };
+    let Some(second) = Reading::best_of(server).await else { return Finding::unknown(address, check, "+time") };
     let rate = Rate::between(first, second);
     let (percent, error) = rate.percent();
     let found = format!("{} from this machine's clock, {percent:+.2} % ± {error:.2} % as fast", brief(apart));

@@ -16,7 +16,7 @@ use crate::local::hold::Hold;
 use crate::local::permits::OldPlace;
 use crate::local::slot::{Entrance, Lock, Slot, Waiter};
 use crate::local::turn::Turn;
-use crate::local::waiter_limit::WaiterPermit;
+use crate::local::waiter_limit::CountedWaiter;
 use crate::lock::{Attempt, Entered, Failure, Joined, Rejoined, ResolvedRequest, Step};
 use crate::protocol::{Reach, Retry, StoreError};
 use crate::share::Share;
@@ -25,14 +25,14 @@ use crate::timing::{SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIEN
 
 /// Does one step after another until the hold starts, or the task joins a hold. The first step is taken at `now`, and reads no
 /// clock. The last one is then `now`.
-/// Without a permit in `waiting`, the task gets one before its first step that waits.
+/// A task that is not counted in `waiting` is counted before its first step that waits.
 pub(super) async fn drive(
     core: &Arc<Core>,
     mut turn: Turn,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
     now: &mut Moment,
-    mut waiting: Option<WaiterPermit<'_>>,
+    mut waiting: Option<CountedWaiter<'_>>,
 ) -> Result<Hold, LockError> {
     let slot = Arc::clone(turn.slot());
     let mut patient: Option<Box<ResolvedRequest>> = None;
@@ -287,7 +287,7 @@ fn on_outcome(
 }
 
 /// Counts one more task that waits.
-fn admit<'a>(core: &'a Core, request: &ResolvedRequest) -> Result<WaiterPermit<'a>, LockError> {
+fn admit<'a>(core: &'a Core, request: &ResolvedRequest) -> Result<CountedWaiter<'a>, LockError> {
     let permit = core.waiter_limit.admit(0).map_err(|limit| too_many(request, limit))?;
     Ok(permit.of(request.prefix()))
 }

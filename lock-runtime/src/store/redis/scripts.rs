@@ -1,6 +1,6 @@
-//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they
-//! share, and in that code a line `-- include shared.lua` for its part about shared leases. `-- include take.lua` stands for
-//! what the scripts share that take a lock from its owner.
+//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code about the queue that they
+//! share, and in that code a line `-- include shared.lua` for its part about shared leases. `-- include values.lua` stands for
+//! what all need, and `-- include take.lua` for what the scripts share that take a lock from its owner.
 
 use std::sync::LazyLock;
 
@@ -20,35 +20,36 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "48f2aa1f3d3e89b06c4f9fd083dffbc8a65de7bd");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "a333492b63a550f82b230f4363b5589dded2c5ce");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "62ad9b0521a0a5120e8f66efe673459b48efc549");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "e524a36b06afcee0fc110a101ffcb9ed3f41a0c8");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "a354282002d58f61b58f156694164d474e10639e");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "7bca53ab6e6243c8fb6a6b9d9b6dca6d1f637a0d");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "49943846bb7d9513c7c30ad2097d32eb1130c286");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "af4e6ad5524d64d0311abacb29ba1a0e903c1687");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "f060e10d58341c09c6e03b7a09482dc51ea36a41");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "e26677947118626a8eff2758797b362ee7110250");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "b8e0126b46a07a56d7c4a1cf03a6180a0b60b351");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "f3dacbb08ab920ba0a2dffbafdab026221c280b7");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "b7a560940ec1d22e2b7c0e67448d761461462d4b");
+    script!(9, "shared_ask.lua", "56d8d228d10f2d78d09cf4b483454693ddb198a7");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "7ddb4b28bff5bc7f154a41472d36307727710c06");
+    script!(10, "shared_release.lua", "143109825e31455b99647374a27e664b314f04cd");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "aa09d158be189e6a0478147741594f42ca06bf95");
+    script!(11, "shared_renew.lua", "4b9ebbf1b22a668831b78a066136e6c943d158c0");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "bf6c149adbf51b810a8f49e13e7961348a5bba83");
+    script!(12, "shared_draw.lua", "96cf7d62947fe38b2695d7dba95f74922e08c3c2");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "d81c24eef7e9e46fbc61eb77545df369728648e9");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "bfc1f5e4c869e55f6bd438cefdc3e26d511d8f09");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "9809f82a2b6e4d0c67e3d5863ed683fa1f8cf4eb");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "c61ad5423a847fa47a61216f1ba4d323c6b9aee5");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "0555184bcd804fbcb813c17d0d8a2057fe8d89b9");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "d76306d1f6b30de1f732a0c3cee8aa9d645ab35d");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "629589b8540344a9b554b91f5e710e4fa5b0e782");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "2814f0c08bf35bc98a26c2e3d8dfcfd7b8303630");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
         let text = text.replacen("-- include take.lua\n", include_str!("scripts/take.lua"), 1);
         let text = text.replacen("-- include shared.lua\n", include_str!("scripts/shared.lua"), 1);
+        let text = text.replacen("-- include values.lua\n", include_str!("scripts/values.lua"), 1);
         Self { text, digest, number }
     }
 

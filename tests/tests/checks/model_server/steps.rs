@@ -196,10 +196,12 @@ macro_rules! script {
             let file = include_str!(concat!("../../../../lock-runtime/src/store/redis/scripts/", $file));
             let queue = include_str!("../../../../lock-runtime/src/store/redis/scripts/queue.lua");
             let shared = include_str!("../../../../lock-runtime/src/store/redis/scripts/shared.lua");
+            let values = include_str!("../../../../lock-runtime/src/store/redis/scripts/values.lua");
             let take = include_str!("../../../../lock-runtime/src/store/redis/scripts/take.lua");
             let text = file.replacen("-- include queue.lua\n", queue, 1);
             let text = text.replacen("-- include take.lua\n", take, 1);
             let text = text.replacen("-- include shared.lua\n", shared, 1);
+            let text = text.replacen("-- include values.lua\n", values, 1);
             Script { digest: redis::Script::new(&text).get_hash().to_owned(), text }
         })
     };

@@ -4,7 +4,7 @@
 -- ARGV  token, count
 -- Returns the first of `count` numbers in a row, or 0: not owned
 
--- include queue.lua
+-- include values.lua
 
 if value_of(KEYS[1]) ~= ARGV[1] then
   return 0

@@ -6,7 +6,7 @@
 --   or { owner's token, ms to live (-1: no end), { queue entry… } }  no entries when something else is at the queue's key
 --   or the same and { "<capacity>|<token>"… }                        the lock is shared: the first value is its mark
 
--- include queue.lua
+-- include values.lua
 
 local owner = redis.call('GET', KEYS[1])
 if not owner then

@@ -5,7 +5,7 @@
 -- ARGV  token, fencing token
 -- Returns 1 (this server will draw no smaller number), or 0: not owned
 
--- include queue.lua
+-- include values.lua
 
 if value_of(KEYS[1]) ~= ARGV[1] then
   return 0

@@ -4,7 +4,7 @@
 -- ARGV  token, count, capacity
 -- Returns the first of `count` numbers in a row, or 0: not owned
 
--- include queue.lua
+-- include values.lua
 
 local ends = value_of(KEYS[1]) == SHARED and call_or(false, 'ZSCORE', KEYS[3], ARGV[3] .. '|' .. ARGV[1])
 if not ends or tonumber(ends) <= math.floor(now() / 1000) then

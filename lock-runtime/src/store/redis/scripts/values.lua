@@ -1,0 +1,61 @@
+-- The code that all scripts share which look at a lock or draw its fencing tokens: the clock, and what the keys hold.
+-- Each function costs a server as much as a look at a key, whenever the script runs: so a script includes no more than it needs.
+
+local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
+local MOST_FENCE = 9007199254740991 -- 2^53 - 1: beyond it a double misses numbers, and two draws would be equal
+
+-- Server time in microseconds, read at most once; exact in a double until the year 2255. It is not before the start of the
+-- script and not after the current time: on 7.0 time passes within a script, and newer servers show the time of its start.
+local micros
+local function now()
+  if not micros then
+    local time = redis.call('TIME')
+    micros = time[1] * 1000000 + time[2]
+  end
+  return micros
+end
+
+-- Runs a command on a key that another client may have overwritten. A value of another type has nothing of ours in it: then
+-- this returns `nothing`. Any other error is raised.
+local function call_or(nothing, ...)
+  local answer = redis.pcall(...)
+  if type(answer) ~= 'table' or not answer.err then
+    return answer
+  end
+  if not string.find(answer.err, '^WRONGTYPE') then
+    error(answer)
+  end
+  return nothing
+end
+
+local function message_of(problem)
+  return type(problem) == 'table' and problem.err or tostring(problem)
+end
+
+-- What the lock's own key holds. A value of another type is nobody's token, as the empty text is.
+local function value_of(lock)
+  return call_or('', 'GET', lock)
+end
+
+-- A whole number as text; tostring would lose digits. In two parts: "%d" may have 32 bits, and "%.0f" costs a server more.
+local function number(value)
+  if value < 1000000 then
+    return string.format('%d', value)
+  end
+  return string.format('%d%06d', math.floor(value / 1000000), value % 1000000)
+end
+
+-- What the lock's key holds while the lock is shared: a mark that is no token, and that no other client would write.
+local SHARED = 'cache_lock|shared'
+local FORCED = '|forced' -- stands behind what the lock's key holds while the lock is released by force (rule 21)
+
+-- Draws `count` fencing tokens in a row: greater than all numbers drawn before, and at least the server's time (rule 8).
+-- Returns the first of them. Raises an error when another client has written a number after which none can be drawn.
+local function draw(fence, count)
+  local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())
+  if not (first + count <= MOST_FENCE) then
+    error({ err = 'ERR another client has written the fencing token ' .. fence .. ', after which none can be drawn' })
+  end
+  redis.call('SET', fence, number(first + count - 1), 'PX', FENCE_TTL)
+  return first
+end
