@@ -181,6 +181,7 @@ mod seeded {
         UnsentWithdrawn,
         UnusedMarkLeft,
         UnsubscribedIsReply,
+        VerbIsOneCommand,
         VerificationArms,
         WaitsUnreachable,
         WholeLeaseClaimed,

@@ -265,10 +265,9 @@ fn on_outcome(
         Err(_) if core.is_inherited() => return Err(forked_error(request)),
         Err(error) if error.retry == Retry::Never => return Err(error.of_lock(&request.key)),
         Err(error) => {
-            // A verb may take several commands. Perhaps only the last of them was cut short.
-            let far = far_answer(core) * core.store().kind().round_trips_of_a_verb;
-            let brief =
-                if slot.ask(Lock::was_answered) { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far);
+            // Perhaps only the last command of the verb was cut short.
+            let known = if slot.ask(Lock::was_answered) { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER };
+            let brief = known.max(far_answer(core));
             // Without a connection nothing was asked, so a short time does not excuse the failure.
             let is_unsent = error.reach == Reach::Unsent;
             // A task that came late to a connection says as little of the store as one that read its answer late.

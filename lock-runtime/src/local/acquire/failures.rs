@@ -24,10 +24,12 @@ pub(super) fn fail_fast(core: &Core, request: &ResolvedRequest) -> Option<LockEr
     Some(LockError::Backend { key: request.key.to_string(), problem: BackendError::caused_by(text, error.problem) })
 }
 
-/// How long the answer of a far server may take. No command waits longer than the command timeout. So a command that
-/// had the whole command timeout was not cut short, however far away the server is.
+/// How long the answer of a far store may take. No command waits longer than the command timeout. So a command that had the whole
+/// command timeout was not cut short, however far away the server is. A verb may take several commands, one after the other.
 pub(super) fn far_answer(core: &Core) -> Duration {
-    (core.store().round_trip() * 2).min(core.settings().command_timeout)
+    let of_a_command = (core.store().round_trip() * 2).min(core.settings().command_timeout);
+    mutant!(VerbIsOneCommand => return of_a_command);
+    of_a_command * core.store().kind().round_trips_of_a_verb
 }
 
 pub(super) fn too_many(request: &ResolvedRequest, limit: usize) -> LockError {
@@ -107,7 +109,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         return error.of_lock(key);
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
-    let usual = SILENCE.max(far_answer(core) * core.store().kind().round_trips_of_a_verb);
+    let usual = SILENCE.max(far_answer(core));
     let is_begun = request.whole().is_some_and(|whole| whole.is_begun);
     // What is left for one of several keys is no measure: the server had the time of the whole request.
     let timeout = request.whole().map_or(request.timeout, |whole| whole.give_up.span());
