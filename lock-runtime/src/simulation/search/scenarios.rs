@@ -55,7 +55,18 @@ pub(super) struct Scenario {
     rate: f64,
     /// How long somebody has the lock, while others wait.
     stays: Duration,
+    /// Whether a hold is lost though nothing goes wrong: it is taken by force, outlives a shutdown, or lasts for longer than its lease.
+    loses: bool,
     parts: &'static [Part],
+}
+
+/// What a task may see.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// How long it waits at most.
+    wait: Duration,
+    /// Whether its hold may be lost.
+    may_lose: bool,
 }
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -89,11 +100,15 @@ impl Part {
 
 impl Scenario {
     const fn of(name: &'static str, parts: &'static [Part]) -> Self {
-        Self { name, delete: None, rate: 1.0, stays: Duration::ZERO, parts }
+        Self { name, delete: None, rate: 1.0, stays: Duration::ZERO, loses: false, parts }
     }
 
     const fn stays(self, stays: Duration) -> Self {
         Self { stays, ..self }
+    }
+
+    const fn loses(self) -> Self {
+        Self { loses: true, ..self }
     }
 }
 
@@ -146,12 +161,14 @@ pub(super) static ALL: [Scenario; 17] = [
     Scenario::of(
         "released by force",
         &[alone("p", 0).does(Deed::Stays), alone("q", 1), alone(OPERATOR, 20).does(Deed::Forces)],
-    ),
+    )
+    .loses(),
     Scenario::of("shut down", &[alone("p", 0).does(Deed::Stays), alone("q", 1), alone("p", 10).does(Deed::ShutsDown)])
-        .stays(STAY),
+        .stays(STAY)
+        .loses(),
     Scenario {
         rate: 1.0095,
-        ..Scenario::of("a fast clock", &[short("p", 0).does(Deed::Stays), alone("q", 1)]).stays(LEASE)
+        ..Scenario::of("a fast clock", &[short("p", 0).does(Deed::Stays), alone("q", 1)]).stays(LEASE).loses()
     },
 ];
 
@@ -178,10 +195,11 @@ pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bu
     RUN.set(plan_of_run);
 
     let judge = Judge::default();
-    let most = scenario.stays + USUAL + allowed(plan, LEASE);
+    let wait = scenario.stays + USUAL + allowed(plan, LEASE);
+    let bounds = Bounds { wait, may_lose: scenario.loses || !plan.is_empty() };
     let tasks = scenario.parts.iter().enumerate().map(|(number, part)| {
         let manager = managers.iter().find(|(name, _)| *name == part.process).map(|(_, manager)| manager.clone());
-        Searched::new(part.process, part.is_operator(), live(&judge, number, part, manager.unwrap(), most))
+        Searched::new(part.process, part.is_operator(), live(&judge, number, part, manager.unwrap(), bounds))
     });
     let all = futures_util::future::join_all(tasks);
     if timeout(PATIENT * 2, all).await.is_err() {
@@ -195,7 +213,7 @@ pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bu
     while is_taken() && done.elapsed() < PATIENT {
         sleep(Duration::from_millis(20)).await;
     }
-    let bound = if crashed { LEASE + CLAIM + USUAL } else { most };
+    let bound = if crashed { LEASE + CLAIM + USUAL } else { wait };
     if done.elapsed() > bound {
         judge.note(format!("the lock is free only after {:?}", done.elapsed()));
     }
@@ -203,7 +221,7 @@ pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bu
     judge.broken()
 }
 
-async fn live(judge: &Judge, number: usize, part: &Part, manager: LockManager, most: Duration) {
+async fn live(judge: &Judge, number: usize, part: &Part, manager: LockManager, bounds: Bounds) {
     sleep(part.comes).await;
     let rounds = match part.does {
         Deed::Forces => return force(judge, &manager).await,
@@ -213,7 +231,7 @@ async fn live(judge: &Judge, number: usize, part: &Part, manager: LockManager, m
         Deed::Works | Deed::Stays | Deed::Nests | Deed::Hurries => 1,
     };
     for _ in 0..rounds {
-        hold(judge, number, part, &manager, most).await;
+        hold(judge, number, part, &manager, bounds).await;
     }
 }
 
@@ -229,19 +247,21 @@ async fn force(judge: &Judge, manager: &LockManager) {
     }
 }
 
-async fn hold(judge: &Judge, number: usize, part: &Part, manager: &LockManager, most: Duration) {
+async fn hold(judge: &Judge, number: usize, part: &Part, manager: &LockManager, bounds: Bounds) {
     let asked = Instant::now();
     let patience = if part.does == Deed::Hurries { HURRY } else { PATIENT };
     let request = (part.asks)(manager.lock("k", &0).timeout(patience).expire(LEASE));
     let note_wait = || {
         // Without the operator the holder stays.
-        let most = if super::has_crashed(OPERATOR) { most + STAY } else { most };
+        let most = if super::has_crashed(OPERATOR) { bounds.wait + STAY } else { bounds.wait };
         if asked.elapsed() > most {
             judge.note(format!("task {number} waits for {:?}", asked.elapsed()));
         }
     };
     let note_error = |error: LockError| {
-        let is_usual = error.is_lost() || part.does == Deed::Hurries || matches!(error, LockError::ShutDown { .. });
+        let is_usual = error.is_lost() && bounds.may_lose
+            || part.does == Deed::Hurries
+            || matches!(error, LockError::ShutDown { .. });
         if !is_usual {
             judge.note(format!("task {number}: {error}"));
         }
@@ -290,6 +310,7 @@ struct Holding<'a>(&'a Judge, usize);
 
 impl<'a> Holding<'a> {
     fn begin(judge: &'a Judge, number: usize, part: &Part) -> Self {
+        // Less what its deadline is early by, and what the grant took.
         judge.begin(part.process, number, part.mode, Instant::now() + LEASE * 9 / 10);
         Self(judge, number)
     }
