@@ -353,13 +353,13 @@ impl Slot {
             if let Some(entered) = lock.enter(request, now) {
                 return Entrance::Found(entered);
             }
-            let permit = match waiter_limit.admit(lock.waiting()) {
-                Ok(permit) => permit,
+            let waiting = match waiter_limit.admit(lock.waiting()) {
+                Ok(waiting) => waiting,
                 Err(limit) => return Entrance::Full(limit),
             };
             let (sender, receiver) = oneshot::channel();
             let id = lock.wait(Waiter::new(sender, request));
-            Entrance::Waits(id, receiver, permit)
+            Entrance::Waits(id, receiver, waiting)
         })
     }
 }

@@ -247,14 +247,14 @@ impl Lease {
             return false;
         }
         if self.until.remaining_at(now).is_zero() {
-            self.forget_fences_of_lapsed();
+            self.forget_lapsed_fences();
         }
         self.until = self.until.max_at(until, now);
         true
     }
 
     /// Rule 19: the lease may have lapsed, so the reserved fencing tokens are forgotten; others may have drawn since.
-    fn forget_fences_of_lapsed(&mut self) {
+    fn forget_lapsed_fences(&mut self) {
         mutant!(LapsedFencesKept => return);
         self.fences = Fences::default();
     }

@@ -310,7 +310,7 @@ const OWN: [(&str, Bug, &str); 4] = [
     ),
 ];
 
-/// Both, each with its scenario.
+/// All bugs of a search, each with its scenario.
 fn bugs() -> impl Iterator<Item = (&'static str, Bug, &'static str)> {
     let bug_of = |name| seeded::ALL.iter().find(|seeded| seeded.name == name).unwrap().bug;
     SHOWN.into_iter().map(move |(name, scenario)| (name, bug_of(name), scenario)).chain(OWN)

@@ -78,7 +78,7 @@ pub(super) async fn drive(
             Step::GiveUp if patient.is_none() && tried.is_try() && slot.ask(|lock| lock.may_be_yielded(&*slot)) => {
                 patient = wait_for_yield(core, tried, attempt, *now);
                 match admit(core, tried) {
-                    Ok(permit) if patient.is_some() => waiting = Some(permit),
+                    Ok(counted) if patient.is_some() => waiting = Some(counted),
                     _ => return Err(error_at_timeout(core, &slot, tried, attempt)),
                 }
             }
@@ -287,6 +287,6 @@ fn on_outcome(
 
 /// Counts one more task that waits.
 fn admit<'a>(core: &'a Core, request: &ResolvedRequest) -> Result<CountedWaiter<'a>, LockError> {
-    let permit = core.waiter_limit.admit(0).map_err(|limit| too_many(request, limit))?;
-    Ok(permit.of(request.prefix()))
+    let waiting = core.waiter_limit.admit(0).map_err(|limit| too_many(request, limit))?;
+    Ok(waiting.of(request.prefix()))
 }

@@ -35,7 +35,7 @@ struct Holder {
     process: &'static str,
     task: usize,
     mode: Mode,
-    /// Until when its lease is good, if nobody takes it.
+    /// Until when its first lease is good. A task that stops later may have had no way to know that its time was over.
     until: Instant,
     /// When somebody released the lock by force.
     forced: Option<Instant>,
@@ -68,7 +68,7 @@ impl Judge {
         self.check(task, |_| true);
     }
 
-    /// A task stops. It may stop late when nobody told it to, and its time was over.
+    /// A task stops. It may stop late when its first lease is over: its deadline passes, and nobody polls it.
     pub(super) fn end(&self, task: usize) {
         self.check(task, |holder| Instant::now() < holder.until);
         self.seen.borrow_mut().holders.retain(|holder| holder.task != task);

@@ -14,7 +14,7 @@ use super::super::time::Simulated;
 use super::judge::{Judge, Mode, allowed};
 use super::{Deviation, RUN, Searched};
 use crate::timing::CLAIM;
-use crate::{LockError, LockManager, LockRequest};
+use crate::{ErrorKind, LockError, LockManager, LockRequest};
 
 /// One task: its process, when it comes, what it asks for, and what it does with the lock.
 struct Part {
@@ -259,9 +259,11 @@ async fn hold(judge: &Judge, number: usize, part: &Part, manager: &LockManager, 
         }
     };
     let note_error = |error: LockError| {
-        let is_usual = error.is_lost() && bounds.may_lose
-            || part.does == Deed::Hurries
-            || matches!(error, LockError::ShutDown { .. });
+        let is_usual = match error.kind() {
+            ErrorKind::Lost => bounds.may_lose,
+            ErrorKind::Busy | ErrorKind::Unavailable => part.does == Deed::Hurries,
+            kind => kind == ErrorKind::ShutDown,
+        };
         if !is_usual {
             judge.note(format!("task {number}: {error}"));
         }

