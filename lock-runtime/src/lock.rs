@@ -10,8 +10,6 @@
 //!
 //! It rests on the rules L1 to L9 in `docs/protocol.md`. The code refers to them by number.
 
-use std::collections::BTreeMap;
-
 mod attempt;
 mod early;
 mod ending;
@@ -33,17 +31,18 @@ mod step;
 mod terms;
 mod tokens;
 mod upkeep;
+mod wait_queue;
 
 pub(crate) use attempt::{Attempt, answer_time};
 pub(crate) use ending::{Ended, Ending, Revoked};
-pub(crate) use env::{Calls, Effects, Env};
+pub(crate) use env::{Effects, Env};
 pub(crate) use hold::{ActiveHold, EndedHold};
 #[cfg(test)]
 pub(crate) use lease::Fences;
 pub(crate) use lease::Lease;
 pub(crate) use offer::{Rejoined, Round};
 pub(crate) use pending_ask::PendingAsk;
-pub(crate) use queue::{Entered, Passed, PassedBy, Waiter};
+pub(crate) use queue::{Entered, Passed, PassedBy};
 pub(crate) use readers::Joined;
 pub(crate) use request::{IfBusy, PrefixPlace, ResolvedRequest};
 pub(crate) use seizing::{Adopted, Seized};
@@ -52,22 +51,21 @@ pub(crate) use step::{Started, Step};
 pub(crate) use terms::{Terms, Whole};
 pub(crate) use tokens::{ForcedToken, ReleaseDone};
 pub(crate) use upkeep::{Action, Trigger};
+pub(crate) use wait_queue::{WaitQueue, Waiter};
 
 use crate::clock::Moment;
 use crate::observe::Path;
 use offer::Offers;
+use queue::FIRST;
 use tokens::{EndingToken, ForcedHold};
 
-/// One lock, as one process knows it. `W` calls a task that waits.
+/// One lock, as one process knows it.
 #[derive(Debug)]
-pub(crate) struct Lock<W> {
-    waiters: BTreeMap<u64, Waiter<W>>,
-    fenced_waiters: u32,
+pub(crate) struct Lock {
+    /// The tasks that wait for the turn.
+    waiters: WaitQueue,
     /// How many single tries wait for the outcome of the turn.
     waiting_tries: u32,
-    last_id: u64,
-    /// How many tasks have come in front of all others.
-    in_front: u64,
     /// The id of the task that has the turn.
     turn: Option<u64>,
     offers: Offers,
@@ -109,14 +107,11 @@ pub(crate) struct Counts {
     pub(crate) hand_offs: u64,
 }
 
-impl<W> Default for Lock<W> {
+impl Default for Lock {
     fn default() -> Self {
         Self {
-            waiters: BTreeMap::new(),
-            fenced_waiters: 0,
+            waiters: WaitQueue::around(FIRST),
             waiting_tries: 0,
-            last_id: 0,
-            in_front: 0,
             turn: None,
             offers: Offers::default(),
             counts: Counts::default(),
@@ -166,7 +161,7 @@ impl Standing {
 }
 
 /// What others may know.
-impl<W> Lock<W> {
+impl Lock {
     pub(crate) fn lease(&self) -> Option<&Lease> {
         self.standing.lease()
     }
@@ -260,7 +255,7 @@ impl<W> Lock<W> {
 
 /// What tests set up.
 #[cfg(test)]
-impl<W> Lock<W> {
+impl Lock {
     pub(crate) fn turn(&self) -> Option<u64> {
         self.turn
     }

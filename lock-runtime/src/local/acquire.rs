@@ -16,12 +16,12 @@ use take_over::{draw_fence, take_over};
 
 use super::core::Core;
 use super::hold::Hold;
-use super::slot::{Entrance, Lock, Slot};
+use super::slot::{Entrance, Slot};
 use super::turn::Turn;
 use super::waiter_limit::CountedWaiter;
 use crate::LockError;
 use crate::clock::Moment;
-use crate::lock::{Attempt, Entered, ResolvedRequest, TurnOutcome};
+use crate::lock::{Attempt, Entered, Lock, ResolvedRequest, TurnOutcome};
 use crate::observe::metrics;
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
@@ -55,9 +55,9 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     begun.map_err(|turn| (turn, None))
                 }
                 Entrance::Found(Entered::Joined(joined)) => Ok(Hold::joined(&slot, joined, request.body)),
-                Entrance::Waits(id, receiver, waiting) => {
+                Entrance::Waits(id, waiting) => {
                     let waiting = waiting.of(request.prefix());
-                    let place = QueuePlace { slot: &slot, id, receiver };
+                    let place = QueuePlace::new(&slot, id);
                     let turn = turn_of(pin!(place.wait(&mut attempt, now)).await, &slot, request, &attempt)?;
                     now = Moment::now();
                     if attempt.is_over(now) {

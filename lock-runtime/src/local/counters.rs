@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::repeat_limit::Warning;
-use super::slot::{Lock, Slot};
+use super::slot::Slot;
 use crate::LockError;
-use crate::lock::{EndedHold, IfBusy, ResolvedRequest};
+use crate::lock::{EndedHold, IfBusy, Lock, ResolvedRequest};
 use crate::loss_reason::LossReason;
 use crate::observe::{self, TimedOut, metrics};
 use crate::stats::LockStats;

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::core::Core;
 use super::permits::{OldPlace, PermitQueue};
-use super::slot::{Entrance, Lock, Slot, Waiter};
+use super::slot::{Entrance, Slot};
 use crate::clock::Moment;
-use crate::lock::{Counts, Entered, ResolvedRequest};
+use crate::lock::{Counts, Entered, Lock, ResolvedRequest, Waiter};
 use crate::share::{Share, SharedLeases};
 
 /// One slot for the readers that have one lease together, one for each reader with a lease of its own, and one for each permit.
@@ -77,8 +75,7 @@ impl Family {
             Ok(waiting) => waiting,
             Err(limit) => return (slot, Entrance::Full(limit)),
         };
-        let (sender, receiver) = oneshot::channel();
-        let waiter = Waiter::new(sender, request);
+        let waiter = Waiter::new(request);
         let patience = place.map_or(waiter.patience, |place| place.patience);
         let id = permits.add(Waiter { patience, ..waiter }, place);
         // A slot that came free just before may not have seen this task.
@@ -88,7 +85,7 @@ impl Family {
         for slot in self.slots.iter().filter(|slot| slot.share == Some(share)) {
             slot.step(|lock, _| lock.note_waiter_for_early());
         }
-        (slot, Entrance::Waits(id, receiver, waiting))
+        (slot, Entrance::Waits(id, waiting))
     }
 
     /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.

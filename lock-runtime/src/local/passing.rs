@@ -1,45 +1,38 @@
 //! A turn passes on: the task that has it next is called, and what no task needs any more is released or withdrawn.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::Waker;
 
-use super::permits::PermitQueue;
-use super::slot::{Call, Lock, Slot, Waiter};
-use super::turn::Turn;
-use crate::lock::{Passed, PassedBy};
+use super::slot::Slot;
+use crate::lock::{Lock, Passed, PassedBy};
 
 impl Slot {
-    pub(super) fn leave(&self, id: u64) {
-        mutant!(DeadTurnNotPassed => return);
-        if let Some(permits) = self.permits.as_ref().filter(|_| PermitQueue::has_made(id)) {
-            permits.remove(id);
-            return;
-        }
-        self.note(|lock| lock.leave(id));
+    /// Whether the task `id`, which waits and is polled, was called. From now on `waker` calls it.
+    pub(super) fn has_called(&self, id: u64, waker: &Waker) -> bool {
+        self.note(|lock| lock.poll(id, waker)).is_none()
+    }
+
+    /// The task `id` does not wait any more. Returns whether it was called.
+    pub(super) fn leave(&self, id: u64) -> bool {
+        self.note(|lock| lock.leave(id)).is_none()
     }
 
     /// Passes the turn `id` on, and releases or withdraws what no task needs any more.
     pub(super) fn pass_on(self: &Arc<Self>, id: u64) {
         let passed = self.step(|lock, _| self.pass(lock, id, PassedBy::Task));
-        self.on_passed(passed, PassedBy::Task);
+        self.on_passed(passed);
     }
 
-    fn pass(&self, lock: &mut Lock, id: u64, passed_by: PassedBy) -> Passed<Call> {
+    fn pass(self: &Arc<Self>, lock: &mut Lock, id: u64, passed_by: PassedBy) -> Passed {
         self.take_from_permits(lock, id);
-        lock.pass(id, passed_by, self)
+        lock.pass(id, passed_by, &**self)
     }
 
-    fn on_passed(self: &Arc<Self>, mut passed: Passed<Call>, passed_by: PassedBy) {
+    fn on_passed(self: &Arc<Self>, passed: Passed) {
         let core = &self.core;
-        while let Passed::To(next, call) = passed {
-            let Err(unclaimed) = call.send(Turn::new(self, next)) else { return };
-            // Rule L5: a waiter that is gone is skipped, so pass its turn on.
-            unclaimed.defuse();
-            mutant!(DeadTurnNotPassed => return);
-            passed = self.step(|lock, _| self.pass(lock, next, passed_by));
-        }
         match passed {
-            Passed::To(..) | Passed::ToLate | Passed::Revoked { was_late: false } => {}
+            Passed::To(waker) => waker.wake(),
+            Passed::ToLate | Passed::Revoked { was_late: false } => {}
             Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
             Passed::LeftNobody => core.end_unused(self),
             Passed::Nobody { withdrawal, lease_left } => {
@@ -63,7 +56,7 @@ impl Slot {
             Some((self.pass(lock, id, PassedBy::Keeper), release))
         });
         if let Some((passed, release)) = passed_over {
-            self.on_passed(passed, PassedBy::Keeper);
+            self.on_passed(passed);
             if let Some(release) = release {
                 // A task may have read no answer because the server has not executed the command yet. So the withdrawal
                 // goes behind that command, too.
@@ -75,8 +68,7 @@ impl Slot {
 
     /// Fails all waiters.
     pub(crate) fn close(&self) {
-        let waiters: BTreeMap<u64, Waiter> = self.note(Lock::close);
-        drop(waiters);
+        self.note(Lock::close).for_each(Waker::wake);
         if let Some(permits) = &self.permits {
             permits.close();
         }

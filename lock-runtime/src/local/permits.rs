@@ -4,26 +4,28 @@
 //! free takes the first task.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use super::slot::{Lock, Slot, Waiter};
+use super::slot::Slot;
+use crate::lock::{Lock, WaitQueue, Waiter};
 use crate::mutex::Mutex;
 
 /// The ids of a slot's own waiters never grow so large.
 const OF_PERMITS: u64 = 1 << 63;
-/// The first place in a queue. Tasks that come back to the front get the places below it.
+/// The id of the first place, less one.
 const FIRST: u64 = OF_PERMITS | 1 << 62;
 
 /// Locked inside of a slot's lock, and never around it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PermitQueue(Mutex<Queue>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
-    last_id: u64,
-    /// How many late tasks have come back in front of all others.
-    in_front: u64,
-    waiters: BTreeMap<u64, Waiter>,
+    waiters: WaitQueue,
+    /// The slots that have taken a task each, and which the tasks do not know yet.
+    taken_by: BTreeMap<u64, Arc<Slot>>,
 }
 
 /// The place of a late task (rule L7: it keeps its place): the number of its turn, and how long others wait for it the next time.
@@ -33,22 +35,22 @@ pub(super) struct OldPlace {
     pub(super) patience: Duration,
 }
 
+impl Default for PermitQueue {
+    fn default() -> Self {
+        Self(Mutex::new(Queue { waiters: WaitQueue::around(FIRST), taken_by: BTreeMap::new() }))
+    }
+}
+
 impl PermitQueue {
     /// Adds a task at the end, or at the place that it had: who had the turn without having waited comes before all who wait.
     pub(super) fn add(&self, waiter: Waiter, place: Option<OldPlace>) -> u64 {
-        let queue = &mut *self.0.lock();
+        let waiters = &mut self.0.lock().waiters;
         let id = match place {
             Some(place) if Self::has_made(place.id) => place.id,
-            Some(_) => {
-                queue.in_front += 1;
-                FIRST - queue.in_front
-            }
-            None => {
-                queue.last_id += 1;
-                FIRST + queue.last_id
-            }
+            Some(_) => waiters.id_in_front(),
+            None => waiters.new_id(),
         };
-        queue.waiters.insert(id, waiter);
+        waiters.add(id, waiter);
         id
     }
 
@@ -57,14 +59,38 @@ impl PermitQueue {
         id & OF_PERMITS != 0
     }
 
-    /// Removes a task that waits. `false` when a slot has taken it already.
-    pub(super) fn remove(&self, id: u64) -> bool {
-        self.0.lock().waiters.remove(&id).is_some()
+    /// A task that waits is polled. Returns the slot that has taken it.
+    pub(super) fn poll(&self, id: u64, waker: &Waker) -> Option<Arc<Slot>> {
+        let mut queue = self.0.lock();
+        let place = queue.waiters.poll(id, waker);
+        let slot = queue.taken_by.remove(&id);
+        drop(queue);
+        drop(place);
+        slot
     }
 
-    fn pop(&self) -> Option<(u64, Waiter)> {
+    /// A task does not wait any more. Returns the slot that has taken it.
+    pub(super) fn leave(&self, id: u64) -> Option<Arc<Slot>> {
+        let mut queue = self.0.lock();
+        let waiter = queue.waiters.remove(id);
+        let slot = queue.taken_by.remove(&id);
+        drop(queue);
+        drop(waiter);
+        slot
+    }
+
+    /// Takes the task `id` out, if no slot has taken it.
+    fn take(&self, id: u64) -> Option<Waiter> {
+        self.0.lock().waiters.remove(id)
+    }
+
+    /// Takes the first task, for a permit of `slot`.
+    fn pop(&self, slot: &Arc<Slot>) -> Option<(u64, Waiter)> {
         mutant!(PermitQueueForgotten => return None);
-        self.0.lock().waiters.pop_first()
+        let queue = &mut *self.0.lock();
+        let (id, waiter) = queue.waiters.pop()?;
+        queue.taken_by.insert(id, Arc::clone(slot));
+        Some((id, waiter))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -73,8 +99,8 @@ impl PermitQueue {
 
     /// Fails all who wait.
     pub(super) fn close(&self) {
-        let waiters = std::mem::take(&mut self.0.lock().waiters);
-        drop(waiters);
+        let waiters = self.0.lock().waiters.take_all();
+        waiters.for_each(Waker::wake);
     }
 }
 
@@ -86,10 +112,10 @@ impl Slot {
     }
 
     /// Gives this permit, whose turn `turn` is about to pass on, the first task of the queue of all permits.
-    pub(super) fn take_from_permits(&self, lock: &mut Lock, turn: u64) {
+    pub(super) fn take_from_permits(self: &Arc<Self>, lock: &mut Lock, turn: u64) {
         if let Some(permits) = &self.permits
-            && lock.calls_for_any_permit(turn, self)
-            && let Some((id, waiter)) = permits.pop()
+            && lock.calls_for_any_permit(turn, &**self)
+            && let Some((id, waiter)) = permits.pop(self)
         {
             lock.add_waiter(id, waiter);
         }
@@ -98,7 +124,7 @@ impl Slot {
     /// Takes the turn when no task has it, or has taken it up. A task that waits in the queue already leaves the queue in the
     /// same step: `None` when another slot has taken it.
     pub(super) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
-        let is_ours = || waiting.zip(self.permits.as_ref()).is_none_or(|(id, permits)| permits.remove(id));
+        let is_ours = || waiting.zip(self.permits.as_ref()).is_none_or(|(id, permits)| permits.take(id).is_some());
         self.note(|lock| (lock.is_turn_free() && is_ours()).then(|| lock.take_turn()))
     }
 }

@@ -5,29 +5,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::core::Core;
 use super::lingering::Listed;
 use super::permits::PermitQueue;
 use super::schedule::ScheduleKeys;
-use super::turn::Turn;
 use super::waiter_limit::{CountedWaiter, WaiterLimit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
-    self, Action, Calls, Effects, Entered, Env, Failure, Lease, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger,
+    Action, Effects, Entered, Env, Failure, Lease, Lock, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger, Waiter,
 };
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};
 use crate::token::Token;
-
-/// Calls a task that waits: it gets the turn, or what the hold of readers has for it.
-pub(super) type Call = oneshot::Sender<Turn>;
-pub(super) type Lock = lock::Lock<Call>;
-pub(super) type Waiter = lock::Waiter<Call>;
 
 /// What this process knows about one key in use.
 #[derive(Debug)]
@@ -93,7 +87,7 @@ impl Slot {
     }
 
     /// One step of the lock, with all that follows from it.
-    pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects<Call>) -> T) -> T {
+    pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects) -> T) -> T {
         let mut stale = ScheduleKeys::default();
         let result = self.step_before_cancel(&mut stale, |state, out| step(&mut state.lock, out));
         self.core.schedule().cancel(stale);
@@ -104,7 +98,7 @@ impl Slot {
     pub(super) fn step_before_cancel<T>(
         self: &Arc<Self>,
         stale: &mut ScheduleKeys,
-        step: impl FnOnce(&mut State, &mut Effects<Call>) -> T,
+        step: impl FnOnce(&mut State, &mut Effects) -> T,
     ) -> T {
         let mut effects = Effects::default();
         let mut state = self.state.lock();
@@ -121,12 +115,8 @@ impl Slot {
     }
 
     /// What few steps ask for.
-    fn carry_out(self: &Arc<Self>, effects: Effects<Call>, is_newly_listed: bool) {
-        if let Some(calls) = effects.calls {
-            let Calls { waiters, early } = *calls;
-            self.call(waiters);
-            early.into_iter().for_each(Waker::wake);
-        }
+    fn carry_out(self: &Arc<Self>, effects: Effects, is_newly_listed: bool) {
+        effects.calls.into_iter().for_each(Waker::wake);
         if let Some(waits) = effects.refused_permit {
             self.core.tell_queues_beside(self, waits);
         }
@@ -138,14 +128,6 @@ impl Slot {
     /// Changes the lease of `token`, if the slot has it.
     pub(super) fn change_lease(&self, token: &Token, change: impl FnOnce(&mut Lease)) {
         self.note(|lock| lock.lease_mut().filter(|lease| lease.token == *token).map(change));
-    }
-
-    /// Calls tasks that wait.
-    fn call(self: &Arc<Self>, calls: Vec<(u64, Call)>) {
-        for (id, call) in calls {
-            // When a task is gone, its turn is dropped here. That turn is not the slot's turn, and no hold waits for the task.
-            drop(call.send(Turn::new(self, id)));
-        }
     }
 
     /// Makes the task that drives the store, and the tasks that watch the hold, look again.
@@ -286,7 +268,7 @@ impl Slot {
 
 impl State {
     /// Whether all is arranged already, as after most steps.
-    fn is_arranged(&self, effects: &Effects<Call>) -> bool {
+    fn is_arranged(&self, effects: &Effects) -> bool {
         let Self { lock, entries, listed } = self;
         lock.is_tracked() == entries.tracked.is_some()
             && (entries.due.is_none() || lock.has_look())
@@ -298,7 +280,7 @@ impl State {
 
     /// Arranges with the keeper, and with the list of leases that linger, what the lock asks for. Under its lock: so what was decided
     /// first never replaces what was decided later. Returns whether one more lease lingers.
-    fn arrange(&mut self, slot: &Arc<Slot>, effects: &Effects<Call>, stale: &mut ScheduleKeys) -> bool {
+    fn arrange(&mut self, slot: &Arc<Slot>, effects: &Effects, stale: &mut ScheduleKeys) -> bool {
         let Self { lock, entries, listed } = self;
         if effects.takes_turn {
             slot.takings.fetch_add(1, Ordering::Relaxed);
@@ -337,7 +319,7 @@ pub(super) enum Entrance<'a> {
     /// The task need not wait, or must not.
     Found(Entered),
     /// The task waits under this id, in the slot's queue or in that of all permits.
-    Waits(u64, oneshot::Receiver<Turn>, CountedWaiter<'a>),
+    Waits(u64, CountedWaiter<'a>),
     /// The waiter limit is reached.
     Full(usize),
 }
@@ -357,9 +339,7 @@ impl Slot {
                 Ok(waiting) => waiting,
                 Err(limit) => return Entrance::Full(limit),
             };
-            let (sender, receiver) = oneshot::channel();
-            let id = lock.wait(Waiter::new(sender, request));
-            Entrance::Waits(id, receiver, waiting)
+            Entrance::Waits(lock.wait(Waiter::new(request)), waiting)
         })
     }
 }

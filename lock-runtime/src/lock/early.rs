@@ -50,27 +50,23 @@ pub(super) enum Present {
     Nobody,
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// Takes the hold back from tasks that do not come. The others are called.
-    pub(super) fn check_early(&mut self, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Present {
+    pub(super) fn check_early(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Present {
         let waits_here = !self.waiters.is_empty() || env.has_waiters_for_any_permit();
         let Some(lease) = self.standing.lease_mut() else { return Present::Yes };
         let is_wanted = lease.contention.is_some() || waits_here;
         let Some(hold) = lease.hold.as_mut().filter(|hold| hold.is_early()) else { return Present::Yes };
-        let mut calls = Vec::new();
         let is_abandoned = match &mut hold.readers {
             Some(readers) => {
                 let taken =
-                    readers.early.extract_if(.., |early| early.take_if_absent(is_wanted, now, &mut calls)).count();
+                    readers.early.extract_if(.., |early| early.take_if_absent(is_wanted, now, &mut out.calls)).count();
                 readers.early.retain(|early| early.is_open());
                 readers.active = readers.active.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
                 readers.is_empty()
             }
-            None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, &mut calls)),
+            None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, &mut out.calls)),
         };
-        if !calls.is_empty() {
-            out.calls.get_or_insert_default().early = calls;
-        }
         match is_abandoned {
             true => Present::Nobody,
             false if is_wanted => Present::Wanted,

@@ -55,7 +55,7 @@ impl From<Ending> for Ended {
     }
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// Takes the lease, for its release.
     pub(crate) fn take_lease(&mut self) -> Option<Lease> {
         self.is_tracked = false;
@@ -65,7 +65,7 @@ impl<W> Lock<W> {
     /// Ends the hold `id`.
     ///
     /// The hold had a body or not: one of several readers that have it may have a guard.
-    pub(crate) fn end(&mut self, id: u64, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Ended {
+    pub(crate) fn end(&mut self, id: u64, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects) -> Ended {
         if env.share().is_some() && self.leave_readers(id, had_body) {
             return self.end_joint(had_body, env, now, out);
         }
@@ -111,7 +111,7 @@ impl<W> Lock<W> {
     }
 
     /// Ends the part that one reader had in a hold that others still have.
-    fn end_joint(&mut self, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Ended {
+    fn end_joint(&mut self, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects) -> Ended {
         if !self.lease().is_some_and(|lease| lease.has_ended(now)) {
             return Ending::Joint.into();
         }
@@ -134,7 +134,7 @@ impl<W> Lock<W> {
         had_body: bool,
         env: &dyn Env,
         now: Moment,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Ended {
         if env.share().is_some() && self.leave_readers(id, had_body) {
             return self.end_joint(had_body, env, now, out);
@@ -157,7 +157,7 @@ impl<W> Lock<W> {
     }
 
     /// Ends a hold that has no user any more. Returns its id, which has the turn.
-    pub(crate) fn end_unused(&mut self, env: &dyn Env, out: &mut Effects<W>) -> Option<(u64, Ended)> {
+    pub(crate) fn end_unused(&mut self, env: &dyn Env, out: &mut Effects) -> Option<(u64, Ended)> {
         let Some(id) = self.unused_hold() else {
             // A reader came just before. The timer of the hold may be gone.
             if self.is_held() {
@@ -194,7 +194,7 @@ impl<W> Lock<W> {
         token: Option<&Token>,
         reason: LossReason,
         env: &dyn Env,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Option<Revoked> {
         let is_meant = |lease: &mut Lease| token.is_none_or(|token| lease.token == *token);
         let lease = self.standing.take_lease_if(is_meant)?;

@@ -1,11 +1,9 @@
 //! What a lock asks of the world around it, and what it asks for.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::Waiter;
 use crate::clock::Moment;
 use crate::protocol::StoreKind;
 use crate::settings::Settings;
@@ -44,8 +42,8 @@ pub(crate) trait Env {
 }
 
 /// What is to be done after a step of a lock, beside what the step itself returns.
-#[derive(Debug)]
-pub(crate) struct Effects<W> {
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
     /// Whoever watches the lock looks again: bodies, the task with the turn, single tries.
     pub(crate) wakes: bool,
     /// The keeper looks at the lease after this time, in place of an earlier one.
@@ -56,42 +54,13 @@ pub(crate) struct Effects<W> {
     pub(crate) takes_turn: bool,
     /// A permit was refused, to a task that waits or not: the other queues of this process are told.
     pub(crate) refused_permit: Option<bool>,
-    /// Who is called. Boxed: most steps call nobody.
-    pub(crate) calls: Option<Box<Calls<W>>>,
+    /// Tasks that are called: to the hold of readers, to take up the turn, or to show that they are polled.
+    pub(crate) calls: Vec<Waker>,
 }
 
-/// Tasks that are called, each to come or to show that it is polled.
-#[derive(Debug)]
-pub(crate) struct Calls<W> {
-    /// To the hold of readers, or to take up the turn. Each task is known by its id.
-    pub(crate) waiters: Vec<(u64, W)>,
-    /// To the hold that the task has early.
-    pub(crate) early: Vec<Waker>,
-}
-
-impl<W> Effects<W> {
-    /// Calls tasks that wait.
-    pub(super) fn call(&mut self, waiters: BTreeMap<u64, Waiter<W>>) {
-        if !waiters.is_empty() {
-            let calls = self.calls.get_or_insert_default();
-            calls.waiters.extend(waiters.into_iter().map(|(id, waiter)| (id, waiter.call)));
-        }
-    }
-
+impl Effects {
     /// Whether more is to be done, without the lock, than to wake.
     pub(crate) fn has_more(&self) -> bool {
-        self.calls.is_some() || self.refused_permit.is_some() || self.lingers
-    }
-}
-
-impl<W> Default for Effects<W> {
-    fn default() -> Self {
-        Self { wakes: false, look_in: None, lingers: false, takes_turn: false, refused_permit: None, calls: None }
-    }
-}
-
-impl<W> Default for Calls<W> {
-    fn default() -> Self {
-        Self { waiters: Vec::new(), early: Vec::new() }
+        !self.calls.is_empty() || self.refused_permit.is_some() || self.lingers
     }
 }

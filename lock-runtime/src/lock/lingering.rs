@@ -81,7 +81,7 @@ impl Lease {
     }
 }
 
-impl<W> Lock<W> {
+impl Lock {
     pub(crate) fn lingers(&self) -> bool {
         self.lease().is_some_and(Lease::lingers)
     }
@@ -97,7 +97,7 @@ impl<W> Lock<W> {
     }
 
     /// Ends the hold `id` and lets its lease linger, when that was asked for and nobody is known to wait.
-    pub(super) fn try_linger(&mut self, id: u64, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> bool {
+    pub(super) fn try_linger(&mut self, id: u64, env: &dyn Env, now: Moment, out: &mut Effects) -> bool {
         let has_nobody_behind = self.has_nobody_behind();
         let Self { standing, forced, .. } = self;
         let Some(lease) = standing.lease_mut() else { return false };

@@ -199,7 +199,7 @@ fn is_unread(pending: &PendingAsk, now: Moment, round: &Round) -> bool {
         && pending.repeated_at().is_none_or(|at| now.since(at) >= ASK_INTERVAL)
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// Whether there is a lease, or the grant of a lease.
     fn is_granted(&self) -> bool {
         match &self.standing {

@@ -1,26 +1,16 @@
 //! Who is next: the tasks that wait, and how the turn passes from one to another.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::task::Waker;
 
 use super::readers::Joined;
 use super::request::ResolvedRequest;
+use super::wait_queue::Waiter;
 use super::{Env, Lock};
 use crate::clock::Moment;
 use crate::protocol::Release;
-use crate::timing::TURN_PATIENCE;
 
-/// The id of the first task, less one. Tasks that come in front of all others get the ids below it.
-const FIRST: u64 = 1 << 62;
-
-/// A task that waits for the turn.
-#[derive(Debug)]
-pub(crate) struct Waiter<W> {
-    pub(crate) call: W,
-    pub(crate) fenced: bool,
-    /// How long the task may take to come when it is called.
-    pub(crate) patience: Duration,
-}
+/// The id of the first task, less one.
+pub(super) const FIRST: u64 = 1 << 62;
 
 /// How a task finds the lock.
 #[derive(Debug)]
@@ -49,9 +39,9 @@ pub(crate) enum PassedBy {
 
 /// The outcome of [`Lock::pass`].
 #[derive(Debug)]
-pub(crate) enum Passed<W> {
+pub(crate) enum Passed {
     /// To the next waiter, who is to be called.
-    To(u64, W),
+    To(Waker),
     /// To a late task, which comes by itself.
     ToLate,
     /// The turn was taken away before, from a late task or from a hold.
@@ -62,7 +52,7 @@ pub(crate) enum Passed<W> {
     Nobody { withdrawal: Option<Release>, lease_left: bool },
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// A task comes. `None` when it has to wait.
     pub(crate) fn enter(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Entered> {
         if request.joins_readers()
@@ -87,22 +77,27 @@ impl<W> Lock<W> {
     }
 
     /// Adds a task that waits. Returns its id.
-    pub(crate) fn wait(&mut self, waiter: Waiter<W>) -> u64 {
-        let id = self.new_id();
-        self.add_waiter(id, waiter);
+    pub(crate) fn wait(&mut self, waiter: Waiter) -> u64 {
+        let id = self.waiters.new_id();
+        self.waiters.add(id, waiter);
         self.note_waiter_for_early();
         id
     }
 
-    /// Removes a task that does not wait any more.
-    pub(crate) fn leave(&mut self, id: u64) {
-        self.remove_waiter(id);
+    /// A task that waits is polled. Returns the waker that it had before, or `None` when it was called.
+    pub(crate) fn poll(&mut self, id: u64, waker: &Waker) -> Option<Waker> {
+        self.waiters.poll(id, waker)
+    }
+
+    /// A task does not wait any more. `None` when it was called.
+    pub(crate) fn leave(&mut self, id: u64) -> Option<Waiter> {
+        self.waiters.remove(id)
     }
 
     /// Passes the turn `id` to the next waiter. When there is none, it returns what is left to release.
     ///
     /// A turn that was taken away passes nothing on.
-    pub(crate) fn pass(&mut self, id: u64, passed_by: PassedBy, env: &dyn Env) -> Passed<W> {
+    pub(crate) fn pass(&mut self, id: u64, passed_by: PassedBy, env: &dyn Env) -> Passed {
         let was_late = passed_by == PassedBy::Task && self.offers.forget(id);
         if env.share().is_some() && self.forget_called(id) {
             return Passed::LeftNobody;
@@ -113,11 +108,11 @@ impl<W> Lock<W> {
         if let Some(lease) = self.lease_mut() {
             lease.fresh = false;
         }
-        if let Some((next, waiter)) = self.pop_waiter() {
+        if let Some((next, waiter)) = self.waiters.pop() {
             self.turn = Some(next);
             self.offers.make_to_next(waiter.patience);
             self.track();
-            return Passed::To(next, waiter.call);
+            return Passed::To(waiter.waker);
         }
         if self.offer_to_late(env) {
             return Passed::ToLate;
@@ -143,55 +138,26 @@ impl<W> Lock<W> {
 
     /// Takes the turn when no task has it, or has taken it up. Returns the id.
     pub(crate) fn take_turn(&mut self) -> u64 {
-        let id = self.new_id();
+        let id = self.waiters.new_id();
         self.turn = Some(id);
         self.offers.reset();
         id
     }
 
     /// Fails all waiters.
-    pub(crate) fn close(&mut self) -> BTreeMap<u64, Waiter<W>> {
+    pub(crate) fn close(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.offers.forget_all();
-        self.take_waiters()
-    }
-
-    fn new_id(&mut self) -> u64 {
-        self.last_id += 1;
-        FIRST + self.last_id
+        self.waiters.take_all()
     }
 
     /// An id for a task that comes in front of all others: the others leave the turn to it.
     pub(super) fn id_in_front(&mut self) -> u64 {
-        mutant!(SeizedTurnIsTakenBack => return self.new_id());
-        self.in_front += 1;
-        FIRST - self.in_front
+        mutant!(SeizedTurnIsTakenBack => return self.waiters.new_id());
+        self.waiters.id_in_front()
     }
 
-    pub(crate) fn add_waiter(&mut self, id: u64, waiter: Waiter<W>) {
-        self.fenced_waiters += u32::from(waiter.fenced);
-        self.waiters.insert(id, waiter);
-    }
-
-    fn remove_waiter(&mut self, id: u64) -> Option<Waiter<W>> {
-        let waiter = self.waiters.remove(&id)?;
-        self.fenced_waiters -= u32::from(waiter.fenced);
-        Some(waiter)
-    }
-
-    fn pop_waiter(&mut self) -> Option<(u64, Waiter<W>)> {
-        let (id, waiter) = self.waiters.pop_first()?;
-        self.fenced_waiters -= u32::from(waiter.fenced);
-        Some((id, waiter))
-    }
-
-    pub(super) fn take_waiters(&mut self) -> BTreeMap<u64, Waiter<W>> {
-        self.fenced_waiters = 0;
-        std::mem::take(&mut self.waiters)
-    }
-}
-
-impl<W> Waiter<W> {
-    pub(crate) fn new(call: W, request: &ResolvedRequest) -> Self {
-        Self { call, fenced: request.fenced, patience: TURN_PATIENCE }
+    /// A task waits at a place that it had, or that it had in another queue.
+    pub(crate) fn add_waiter(&mut self, id: u64, waiter: Waiter) {
+        self.waiters.add(id, waiter);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::request::ResolvedRequest;
-use super::{Effects, Lock};
+use super::{Effects, Lease, Lock};
 use crate::attendance::{Attendance, Early};
 use crate::clock::{Deadline, Moment};
 use crate::observe::{Path, metrics};
@@ -60,9 +60,15 @@ pub(crate) struct Joined {
     pub(crate) early: Option<Arc<Early>>,
 }
 
-impl<W> Lock<W> {
+impl Lease {
     fn readers(&mut self) -> Option<&mut Readers> {
-        self.lease_mut()?.hold.as_mut()?.readers.as_deref_mut()
+        self.hold.as_mut()?.readers.as_deref_mut()
+    }
+}
+
+impl Lock {
+    fn readers(&mut self) -> Option<&mut Readers> {
+        self.lease_mut()?.readers()
     }
 
     /// Adds a reader that comes now to the hold of others.
@@ -110,24 +116,22 @@ impl<W> Lock<W> {
     }
 
     /// Calls all who wait to the hold.
-    pub(super) fn call_readers(&mut self, now: Moment, out: &mut Effects<W>) {
-        if self.waiters.is_empty() || self.readers().is_none() {
+    pub(super) fn call_readers(&mut self, now: Moment, out: &mut Effects) {
+        if self.waiters.is_empty() {
             return;
         }
-        let waiters = self.take_waiters();
-        if let Some(readers) = self.readers() {
-            readers.called.extend(waiters.keys());
-            readers.called_at = now;
-        }
-        out.call(waiters);
+        let Some(readers) = self.standing.lease_mut().and_then(Lease::readers) else { return };
+        readers.called.extend(self.waiters.ids());
+        readers.called_at = now;
+        out.calls.extend(self.waiters.take_all());
     }
 
     /// Calls the readers that wait only because the lease was too short for them.
-    pub(super) fn call_waiting_readers(&mut self, now: Moment, out: &mut Effects<W>) {
+    pub(super) fn call_waiting_readers(&mut self, now: Moment, out: &mut Effects) {
         let is_open = self.lease().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
         if is_open && !self.waiters.is_empty() {
             self.call_readers(now, out);
-            if out.calls.is_some() {
+            if !out.calls.is_empty() {
                 self.track();
             }
         }

@@ -29,10 +29,10 @@ pub(crate) enum Adopted {
     Over,
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// Takes the turn from whoever has it, unless there is a lease. The task that had the turn comes back to its old place, as a task
     /// that was late (rule L7).
-    pub(crate) fn seize(&mut self, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Seized {
+    pub(crate) fn seize(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Seized {
         if let Some(lease) = self.lease() {
             return Seized::Leased(lease.token.clone());
         }
@@ -64,7 +64,7 @@ impl<W> Lock<W> {
         sent: Moment,
         leases: Option<&SharedLeases>,
         env: &dyn Env,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Adopted {
         let now = env.now();
         let mut pending = PendingAsk::new(token.clone(), env.share(), claim);

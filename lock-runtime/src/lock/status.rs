@@ -45,7 +45,7 @@ pub(crate) enum TurnOutcome {
     Left,
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// What is known of the lock. A task whose time is up says so. An ask without an answer for less than `silence` means nothing: its
     /// answer is on the way.
     pub(crate) fn status(&self, silence: Duration, env: &dyn Env) -> LockStatus {
@@ -141,7 +141,7 @@ impl<W> Lock<W> {
 }
 
 /// Of single tries.
-impl<W> Lock<W> {
+impl Lock {
     /// How a single try finds the lock when another task has the turn.
     pub(crate) fn refuse_try(&self) -> Entered {
         if self.is_held() { Entered::Taken } else { Entered::Asked { holds: self.counts.holds } }

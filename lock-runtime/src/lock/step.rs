@@ -72,7 +72,7 @@ pub(crate) struct Started {
     pub(crate) holding: Option<metrics::Holding>,
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// Decides on the next step of the task `id`, and notes it before it is done. So a turn that is dropped at any point knows what to
     /// withdraw.
     pub(crate) fn step(
@@ -189,7 +189,7 @@ impl<W> Lock<W> {
         id: u64,
         outcome: Renewed,
         env: &dyn Env,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Option<Release> {
         if !self.acts(id) {
             return None;
@@ -219,7 +219,7 @@ impl<W> Lock<W> {
         first: Option<u64>,
         count: u32,
         env: &dyn Env,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Option<Release> {
         if !self.acts(id) {
             return None;
@@ -266,7 +266,7 @@ impl<W> Lock<W> {
             (false, _) => 0,
             // The next holds come without a command.
             (true, None) if request.may_linger() => MOST_FENCES,
-            (true, None) => (1 + self.fenced_waiters).min(MOST_FENCES),
+            (true, None) => (1 + self.waiters.fenced()).min(MOST_FENCES),
             // Rule S6: other owners draw meanwhile, and what was reserved would be smaller than their tokens.
             (true, Some(_)) => 1,
         }
@@ -279,7 +279,7 @@ impl<W> Lock<W> {
         id: u64,
         request: &ResolvedRequest,
         now: Moment,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Option<Started> {
         if !self.may_act(id) {
             return None;

@@ -88,7 +88,7 @@ pub(crate) enum ForcedToken {
     Awaited,
 }
 
-impl<W> Lock<W> {
+impl Lock {
     fn use_of(&self, token: &Token) -> Use {
         match &self.standing {
             Standing::Asking(pending) if pending.token == *token => Use::Asks,
@@ -127,7 +127,7 @@ impl<W> Lock<W> {
     }
 
     /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
-    pub(crate) fn on_grant(&mut self, pushed: &Pushed, out: &mut Effects<W>) -> bool {
+    pub(crate) fn on_grant(&mut self, pushed: &Pushed, out: &mut Effects) -> bool {
         match &mut self.standing {
             Standing::Leased(lease) if lease.token == pushed.token => true,
             Standing::Asking(pending) if pending.token == pushed.token => {
@@ -142,7 +142,7 @@ impl<W> Lock<W> {
     }
 
     /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
-    pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env, out: &mut Effects<W>) -> bool {
+    pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env, out: &mut Effects) -> bool {
         let granted = matches!(answer, Answer::Granted(_));
         (self.failure, self.unread_since) = (None, None);
         match &mut self.standing {
@@ -189,7 +189,7 @@ impl<W> Lock<W> {
     }
 
     /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
-    pub(crate) fn on_interruption(&mut self, out: &mut Effects<W>) {
+    pub(crate) fn on_interruption(&mut self, out: &mut Effects) {
         if let Some(pending) = self.standing.pending_mut() {
             pending.on_interruption();
         }
@@ -204,7 +204,7 @@ impl<W> Lock<W> {
     }
 
     /// Takes in that another process waits: who has the lock yields it in its time.
-    pub(crate) fn on_contention(&mut self, env: &dyn Env, out: &mut Effects<W>) {
+    pub(crate) fn on_contention(&mut self, env: &dyn Env, out: &mut Effects) {
         match &mut self.standing {
             Standing::Leased(lease) => {
                 lease.note_contention(env);
@@ -272,7 +272,7 @@ impl<W> Lock<W> {
     }
 
     /// Takes in a message that the lock of `token` was released by force. Returns what the token is used for, if anything.
-    pub(crate) fn on_forced(&mut self, token: &Token, out: &mut Effects<W>) -> Option<ForcedToken> {
+    pub(crate) fn on_forced(&mut self, token: &Token, out: &mut Effects) -> Option<ForcedToken> {
         if let Some(pending) = self.standing.pending_mut().filter(|pending| pending.token == *token) {
             pending.on_forced();
             out.wakes = true;

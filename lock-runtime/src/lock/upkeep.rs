@@ -94,7 +94,7 @@ impl Lease {
     }
 
     /// Has the keeper look at the lease after `pause`, in place of an earlier time.
-    pub(super) fn look_in<W>(&mut self, pause: Duration, now: Moment, out: &mut Effects<W>) {
+    pub(super) fn look_in(&mut self, pause: Duration, now: Moment, out: &mut Effects) {
         self.upkeep.look_at = Some(Deadline::new(now, pause));
         out.look_in = Some(pause);
     }
@@ -106,7 +106,7 @@ impl Lease {
     }
 
     /// What the lease needs from the keeper now. What is to be sent is noted.
-    fn upkeep<W>(&mut self, trigger: Trigger, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Action {
+    fn upkeep(&mut self, trigger: Trigger, env: &dyn Env, now: Moment, out: &mut Effects) -> Action {
         let (action, look_in) = self.need(trigger, env, now);
         if let Some(pause) = look_in {
             self.look_in(pause, now, out);
@@ -207,7 +207,7 @@ impl Lease {
     }
 
     /// A renewal was not answered. Unknown is not lost: the deadline decides. Until then it is sent again, ever more slowly.
-    fn on_unanswered_renewal<W>(&mut self, now: Moment, out: &mut Effects<W>) -> Action {
+    fn on_unanswered_renewal(&mut self, now: Moment, out: &mut Effects) -> Action {
         self.upkeep.failures = self.upkeep.failures.saturating_add(1);
         let pause = RENEWAL_BACKOFF.pause(self.upkeep.failures);
         let left = self.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
@@ -222,7 +222,7 @@ impl Lease {
     }
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// The time has come for which the keeper was asked to look.
     pub(crate) fn on_timer(&mut self) {
         if let Some(lease) = self.lease_mut() {
@@ -236,7 +236,7 @@ impl<W> Lock<W> {
         trigger: Trigger,
         round: &Round,
         env: &dyn Env,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> (Action, Option<Duration>) {
         let now = env.now();
         let hold = self.lease_mut().and_then(|lease| lease.hold.as_mut());
@@ -274,7 +274,7 @@ impl<W> Lock<W> {
         sent: Moment,
         outcome: Option<Renewed>,
         env: &dyn Env,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Action {
         let now = env.now();
         let action = self.judge_renewal(renewal, sent, outcome, env, now, out);
@@ -291,7 +291,7 @@ impl<W> Lock<W> {
         outcome: Option<Renewed>,
         env: &dyn Env,
         now: Moment,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Action {
         let Self { standing, offers, forced, is_tracked, .. } = self;
         let Some(lease) = standing.lease_mut().filter(|lease| lease.token == renewal.token) else {

@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::futures::Notified;
-use tokio::sync::oneshot;
 
 use super::failures::{comes_late, error_at_timeout, fail_fast, far_answer, forked_error, shut_down, too_many};
 use super::place::{QueuePlace, turn_of};
@@ -14,10 +13,10 @@ use crate::clock::{Deadline, Moment};
 use crate::local::core::Core;
 use crate::local::hold::Hold;
 use crate::local::permits::OldPlace;
-use crate::local::slot::{Entrance, Lock, Slot, Waiter};
+use crate::local::slot::{Entrance, Slot};
 use crate::local::turn::Turn;
 use crate::local::waiter_limit::CountedWaiter;
-use crate::lock::{Attempt, Entered, Failure, Joined, Rejoined, ResolvedRequest, Step};
+use crate::lock::{Attempt, Entered, Failure, Joined, Lock, Rejoined, ResolvedRequest, Step, Waiter};
 use crate::protocol::{Reach, Retry, StoreError};
 use crate::share::Share;
 use crate::store::{Store, exactly_one};
@@ -135,9 +134,8 @@ fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Bac
             if let Some(share) = slot.share.filter(|_| slot.is_one_of_permits() && !is_too_late) {
                 return Back::WaitsForAny(share, OldPlace { id, patience });
             }
-            let (sender, receiver) = oneshot::channel();
-            lock.add_waiter(id, Waiter { patience, ..Waiter::new(sender, request) });
-            Back::Waits(QueuePlace { slot, id, receiver })
+            lock.add_waiter(id, Waiter { patience, ..Waiter::new(request) });
+            Back::Waits(QueuePlace::new(slot, id))
         }
     })
 }
@@ -155,8 +153,8 @@ async fn wait_for_any_permit(
     let (slot, entered) = core.table().enter_again(core, request, share, place, *now);
     let (turn, waiting) = match entered {
         Entrance::Found(Entered::Turn { id, .. }) => (Turn::new(&slot, id), None),
-        Entrance::Waits(id, receiver, waiting) => {
-            let place = QueuePlace { slot: &slot, id, receiver };
+        Entrance::Waits(id, waiting) => {
+            let place = QueuePlace::new(&slot, id);
             let waited = pin!(place.wait(attempt, *now)).await;
             (turn_of(waited, &slot, request, attempt)?, Some(waiting.of(request.prefix())))
         }

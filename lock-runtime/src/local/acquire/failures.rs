@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
 use crate::local::core::Core;
-use crate::local::slot::{Lock, Slot};
-use crate::lock::{Attempt, LockStatus, ResolvedRequest};
+use crate::local::slot::Slot;
+use crate::lock::{Attempt, Lock, LockStatus, ResolvedRequest};
 use crate::protocol::StoreError;
 use crate::store::Store;
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, TURN_PATIENCE};

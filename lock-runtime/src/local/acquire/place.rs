@@ -1,15 +1,17 @@
 //! [`QueuePlace`]: how a task waits for the turn among the tasks of its process.
 
+use std::num::NonZeroU64;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::sync::oneshot;
 use tokio::time::Timeout;
 use tokio::time::error::Elapsed;
 
 use super::failures::{error_at_timeout, shut_down};
 use crate::LockError;
 use crate::clock::Moment;
+use crate::local::permits::PermitQueue;
 use crate::local::slot::Slot;
 use crate::local::turn::Turn;
 use crate::lock::{Attempt, ResolvedRequest};
@@ -17,16 +19,34 @@ use crate::lock::{Attempt, ResolvedRequest};
 /// A place in the queue of a slot, or in the queue of all permits of a name. As a future it waits for the turn, and yields `None`
 /// when nobody will pass on the turn any more.
 pub(super) struct QueuePlace<'a> {
-    pub(super) slot: &'a Slot,
-    pub(super) id: u64,
-    pub(super) receiver: oneshot::Receiver<Turn>,
+    slot: &'a Arc<Slot>,
+    /// The slot with another permit of the name, which has taken the task from the queue of all permits.
+    taken_by: Option<Arc<Slot>>,
+    /// `None` once the task was called: it has the turn. No id is zero.
+    id: Option<NonZeroU64>,
 }
 
-impl QueuePlace<'_> {
+impl<'a> QueuePlace<'a> {
+    /// The place `id`, which `slot` gave.
+    pub(super) fn new(slot: &'a Arc<Slot>, id: u64) -> Self {
+        Self { slot, taken_by: None, id: NonZeroU64::new(id) }
+    }
+
     /// Waits for the turn until the attempt is given up. [`turn_of`] takes in the end of the wait.
     pub(super) fn wait(self, attempt: &mut Attempt, now: Moment) -> Timeout<Self> {
         attempt.waited = true;
         tokio::time::timeout_at(attempt.give_up().counted_from(now).on_timer(), self)
+    }
+
+    /// The queue of all permits, if the task waits there.
+    fn permits(&self, id: u64) -> Option<&PermitQueue> {
+        let permits = self.slot.permits.as_deref().filter(|_| PermitQueue::has_made(id));
+        permits.filter(|_| self.taken_by.is_none())
+    }
+
+    /// The slot in whose own queue the task waits, or has waited.
+    fn slot(&self) -> &Arc<Slot> {
+        self.taken_by.as_ref().unwrap_or(self.slot)
     }
 }
 
@@ -35,17 +55,33 @@ impl Future for QueuePlace<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Turn>> {
         // `close` may have emptied the queue just before this task joined it.
-        if self.slot.core.is_closed() {
+        let Some(id) = self.id.map(NonZeroU64::get).filter(|_| !self.slot.core.is_closed()) else {
             return Poll::Ready(None);
+        };
+        if let Some(permits) = self.permits(id) {
+            let Some(slot) = permits.poll(id, context.waker()) else { return Poll::Pending };
+            self.taken_by = Some(slot);
         }
-        Pin::new(&mut self.receiver).poll(context).map(Result::ok)
+        if !self.slot().has_called(id, context.waker()) {
+            return Poll::Pending;
+        }
+        self.id = None;
+        Poll::Ready(Some(Turn::new(self.slot(), id)))
     }
 }
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        // A turn that was sent but not received is dropped with the receiver, and passes on.
-        self.slot.leave(self.id);
+        mutant!(DeadTurnNotPassed => return);
+        let Some(id) = self.id.map(NonZeroU64::get) else { return };
+        if let Some(permits) = self.permits(id) {
+            let Some(slot) = permits.leave(id) else { return };
+            self.taken_by = Some(slot);
+        }
+        if self.slot().leave(id) {
+            // Rule L5: a waiter that is gone is skipped.
+            drop(Turn::new(self.slot(), id));
+        }
     }
 }
 

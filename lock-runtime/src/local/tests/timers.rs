@@ -135,5 +135,5 @@ async fn wherever_a_thread_stands_still_that_ends_a_hold_the_next_hold_is_renewe
 async fn a_change_from_which_something_follows_is_not_only_noted() {
     let locks = LockManager::in_memory();
     let _guard = locks.lock("p", "k").acquire().await.unwrap();
-    locks.core().table().get("p:k").unwrap().note(crate::local::slot::Lock::take_lease);
+    locks.core().table().get("p:k").unwrap().note(crate::lock::Lock::take_lease);
 }

@@ -54,7 +54,7 @@ impl Awaited {
     }
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// Looks after a task that has not read the answer about its lease yet.
     pub(super) fn check_awaited(&mut self, mut awaited: Awaited, env: &dyn Env, now: Moment, round: &Round) -> Action {
         let is_wanted = self.has_contention() || !self.waiters.is_empty();
@@ -120,7 +120,7 @@ mod tests {
     /// A server that stood still when the connection was made looked far away when the step began.
     #[tokio::test(start_paused = true)]
     async fn a_step_has_the_time_for_a_server_that_is_as_near_as_it_is_known_to_be_now() {
-        let mut lock = Lock::<()> { turn: Some(1), ..Lock::default() };
+        let mut lock = Lock { turn: Some(1), ..Lock::default() };
         lock.offers.act(Moment::now(), None);
         advance(STEP_PATIENCE).await;
         let now = Moment::now();

@@ -1,6 +1,5 @@
 //! Late tasks (rule L7): each was called, and did not come.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Offer;
@@ -9,7 +8,7 @@ use crate::clock::{Deadline, Moment};
 use crate::lock::pending_ask::PendingAsk;
 use crate::lock::readers::Joined;
 use crate::lock::request::ResolvedRequest;
-use crate::lock::{Effects, Env, Lock, Standing, Waiter};
+use crate::lock::{Effects, Env, Lock, Standing};
 use crate::protocol::Release;
 use crate::timing::{STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
@@ -24,10 +23,10 @@ pub(crate) enum Rejoined {
     Waits { patience: Duration, is_too_late: bool },
 }
 
-impl<W> Lock<W> {
+impl Lock {
     /// Takes the turn from a task that did not take it up. Returns its id, and the release of a lease that others wait for, or that
     /// no task here takes up. `None` when the task came after all.
-    pub(crate) fn pass_over(&mut self, env: &dyn Env, out: &mut Effects<W>) -> Option<(u64, Option<Release>)> {
+    pub(crate) fn pass_over(&mut self, env: &dyn Env, out: &mut Effects) -> Option<(u64, Option<Release>)> {
         mutant!(LateTurnKept => return None);
         let now = env.now();
         let id = self.turn.filter(|_| !self.is_held())?;
@@ -53,7 +52,7 @@ impl<W> Lock<W> {
         mutant!(TryStartsPatienceAnew => if release.is_some() { self.offers.idle = None });
         self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if self.offers.is_for_all(is_idle) {
-            out.call(self.offer_to_all(now));
+            self.offer_to_all(now, out);
         }
         // Wakes single tries, which wait for the outcome of this turn.
         out.wakes = true;
@@ -76,7 +75,7 @@ impl<W> Lock<W> {
         id: u64,
         request: &ResolvedRequest,
         env: &dyn Env,
-        out: &mut Effects<W>,
+        out: &mut Effects,
     ) -> Rejoined {
         let now = env.now();
         let since = self.offers.late.remove(&id);
@@ -111,9 +110,9 @@ impl<W> Lock<W> {
     /// Takes all waiters, to call them at once. The first that comes takes the turn, and the others wait at their old
     /// places. A blocked thread may have hundreds of tasks here, and others would have to wait out the patience for
     /// each of them.
-    fn offer_to_all(&mut self, now: Moment) -> BTreeMap<u64, Waiter<W>> {
-        self.offers.late.extend(self.waiters.keys().map(|id| (*id, now)));
-        self.take_waiters()
+    fn offer_to_all(&mut self, now: Moment, out: &mut Effects) {
+        self.offers.late.extend(self.waiters.ids().map(|id| (id, now)));
+        out.calls.extend(self.waiters.take_all());
     }
 
     /// Whether what this process has was asked for by a task that waits, or was held since. A single try that comes late gets nothing of
