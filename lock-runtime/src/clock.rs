@@ -5,6 +5,7 @@
 //! corrected after a virtual machine was paused), and tokio's clock (tests control it). When the wall clock steps
 //! forward, a hold ends early, which is safe. When it steps back, the other clocks show more time, and they count.
 
+use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,7 +31,8 @@ impl Moment {
         if let Some(nanos) = crate::simulation::time::now() {
             return Self { boot: nanos, wall: nanos, tokio: tokio_time() };
         }
-        Self { boot: boot_time(), wall: wall_time(), tokio: tokio_time() }
+        let boot = boot_time();
+        Self { boot, wall: wall_time(boot), tokio: tokio_time() }
     }
 
     /// The time since `earlier`, by the clock that saw the most.
@@ -86,9 +88,22 @@ fn boot_time() -> u64 {
     0
 }
 
+/// The wall clock, at the boot time `boot`. A thread reads it once in a millisecond: it counts only after a virtual machine was paused,
+/// or when somebody has set it, and what it says then is seen a millisecond later at most.
+///
 /// By the standard library: a test can then set the wall clock of a process, which rustix reads past the C library.
-fn wall_time() -> u64 {
-    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+fn wall_time(boot: u64) -> u64 {
+    thread_local! {
+        /// The last reading, and the boot time then.
+        static READ: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    }
+    let (wall, at) = READ.get();
+    if boot > 0 && boot.saturating_sub(at) < 1_000_000 {
+        return wall + boot.saturating_sub(at);
+    }
+    let wall = nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    READ.set((wall, boot));
+    wall
 }
 
 /// A point in time that has come as soon as any clock says so.

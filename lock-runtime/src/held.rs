@@ -78,7 +78,9 @@ impl Held {
     }
 
     fn watch(&self) -> Watch<'_> {
-        Watch::new(self.guard.handle(), self.guard.other_handles(), self.is_stopped)
+        // No await stands between the start of its own hold and its body. Of several keys, the first may be held for long.
+        let is_new = !self.guard.is_borrowed() && self.guard.other_handles().next().is_none();
+        Watch::new(self.guard.handle(), self.guard.other_handles(), self.is_stopped, is_new)
     }
 
     fn frame(&self) -> Frame {

@@ -162,6 +162,7 @@ mod seeded {
         StreakOfDropsUncounted,
         StreakWithoutBound,
         SuspendUnseen,
+        TakenUntold,
         TicketReleasedFirst,
         TimerSetLater,
         TimesOfKeysAddUp,
@@ -184,6 +185,7 @@ mod seeded {
         VerbIsOneCommand,
         VerificationArms,
         WaitsUnreachable,
+        WakerNotTaken,
         WholeLeaseClaimed,
         YoungNeverConfirmed,
     }

@@ -89,6 +89,7 @@ impl PermitQueue {
         mutant!(PermitQueueForgotten => return None);
         let queue = &mut *self.0.lock();
         let (id, waiter) = queue.waiters.pop()?;
+        mutant!(TakenUntold => return Some((id, waiter)));
         queue.taken_by.insert(id, Arc::clone(slot));
         Some((id, waiter))
     }

@@ -15,6 +15,8 @@ pin_project! {
     #[derive(Debug)]
     pub(crate) struct Lost<'a> {
         handle: &'a HoldHandle,
+        // Whether the hold has started in this poll of the task: then the clock was read just before.
+        is_new: bool,
         #[pin]
         changed: Notified<'a>,
     }
@@ -22,24 +24,38 @@ pin_project! {
 
 impl<'a> Lost<'a> {
     pub(super) fn new(handle: &'a HoldHandle) -> Self {
-        Self { handle, changed: handle.changed().notified() }
+        Self { handle, is_new: false, changed: handle.changed().notified() }
+    }
+}
+
+impl Lost<'_> {
+    /// Waits for a change, after which the hold may be lost. None is missed since the one before.
+    fn poll_change(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let changed = this.changed.as_mut().poll(context);
+        if changed.is_ready() {
+            this.changed.set(this.handle.changed().notified());
+        }
+        changed
+    }
+
+    /// Whether the hold is lost by now.
+    fn is_lost(self: Pin<&mut Self>) -> bool {
+        let this = self.project();
+        !std::mem::take(this.is_new) && !this.handle.is_valid()
     }
 }
 
 impl Future for Lost<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut this = self.project();
-        loop {
-            if !this.handle.is_valid() {
-                return Poll::Ready(());
-            }
-            if this.changed.as_mut().poll(context).is_pending() {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        while !self.as_mut().is_lost() {
+            if self.as_mut().poll_change(context).is_pending() {
                 return Poll::Pending;
             }
-            this.changed.set(this.handle.changed().notified());
         }
+        Poll::Ready(())
     }
 }
 
@@ -49,7 +65,6 @@ pin_project! {
     /// It knows nothing of the body, so it is compiled here once, and not again for each locked fn.
     #[derive(Debug)]
     pub(crate) struct Watch<'a> {
-        handle: &'a HoldHandle,
         // `None` for a body that runs on when its hold is lost.
         #[pin]
         lost: Option<Lost<'a>>,
@@ -59,29 +74,39 @@ pin_project! {
 }
 
 impl<'a> Watch<'a> {
-    /// Watches `handle`, and with it the `others` that the body needs, unless the body runs on when they are lost.
+    /// Watches `handle`, and with it the `others` that the body needs, unless the body runs on when they are lost. A hold `is_new`
+    /// when it has started in the poll of the task in which its body is polled first.
     pub(crate) fn new(
         handle: &'a HoldHandle,
         others: impl Iterator<Item = &'a HoldHandle>,
         stop_when_lost: bool,
+        is_new: bool,
     ) -> Self {
         if !is_stopped(stop_when_lost) {
-            return Self { handle, lost: None, others: Box::default() };
+            return Self { lost: None, others: Box::default() };
         }
-        Self { handle, lost: Some(handle.lost()), others: others.map(|handle| Box::pin(handle.lost())).collect() }
+        let lost = Some(Lost { is_new, ..handle.lost() });
+        Self { lost, others: others.map(|handle| Box::pin(handle.lost())).collect() }
     }
 
-    /// The error of the first hold that is lost. Wakes the task when one is lost later.
-    fn poll_lost(self: Pin<&mut Self>, context: &mut Context<'_>) -> Option<LockError> {
+    /// The error of the first hold that is lost by now.
+    fn find_lost(self: Pin<&mut Self>) -> Option<LockError> {
         let this = self.project();
-        if let Some(lost) = this.lost.as_pin_mut()
-            && lost.poll(context).is_ready()
-        {
-            return Some(this.handle.lost_error(false));
-        }
-        let lost =
-            this.others.iter_mut().find_map(|lost| lost.as_mut().poll(context).is_ready().then_some(lost.handle));
+        let first = this.lost.as_pin_mut().into_iter();
+        let mut all = first.chain(this.others.iter_mut().map(Pin::as_mut));
+        let lost = all.find_map(|mut lost| lost.as_mut().is_lost().then_some(lost.handle));
         lost.map(|handle| handle.lost_error(false))
+    }
+
+    /// The body waits: wakes its task when a hold may be lost. Ready when that is so already.
+    fn poll_change(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        let first = this.lost.as_pin_mut().into_iter();
+        let mut is_ready = false;
+        for lost in first.chain(this.others.iter_mut().map(Pin::as_mut)) {
+            is_ready |= lost.poll_change(context).is_ready();
+        }
+        if is_ready { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -116,11 +141,22 @@ impl<B: Future> Future for Protected<'_, B> {
     type Output = Result<B::Output, LockError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Some(lost) = this.watch.poll_lost(context) {
+        let mut this = self.project();
+        if let Some(lost) = this.watch.as_mut().find_lost() {
             return Poll::Ready(Err(lost));
         }
-        let _inside = this.span.enter();
-        this.body.poll(context).map(Ok)
+        let outcome = {
+            let _inside = this.span.enter();
+            this.body.poll(context)
+        };
+        if outcome.is_pending() {
+            // Only now: a body that does not wait needs nobody who wakes it.
+            while this.watch.as_mut().poll_change(context).is_ready() {
+                if let Some(lost) = this.watch.as_mut().find_lost() {
+                    return Poll::Ready(Err(lost));
+                }
+            }
+        }
+        outcome.map(Ok)
     }
 }

@@ -182,7 +182,7 @@ fn hold(guard: LockGuard, number: usize, task: Task, tasks: &[Task], board: &Mut
 
 use Mode::{Alone, AtLeast, Fenced, Lingers, Permit, Read};
 
-const PLAYS: [&[Task]; 20] = [
+const PLAYS: [&[Task]; 23] = [
     &[Alone.tries(), Alone.tries()],
     &[Alone.tries(), Alone.tries(), Alone.tries()],
     &[Fenced.tries(), Alone.tries()],
@@ -190,6 +190,9 @@ const PLAYS: [&[Task]; 20] = [
     &[AtLeast.tries(), Alone.tries()],
     &[Alone.waits(), Alone.waits().drops(), Alone.tries()],
     &[Lingers.waits(), Lingers.waits().drops(), Lingers.tries()],
+    &[Alone.waits(), Alone.waits().gives_up(), Alone.waits()],
+    &[Read.waits(), Alone.waits(), Read.waits().gives_up()],
+    &[Permit(1).waits(), Permit(1).waits().gives_up(), Permit(1).waits()],
     &[Alone.waits(), Alone.waits().beside(), Alone.tries()],
     &[Alone.waits().beside(), Alone.tries(), Alone.tries()],
     &[Alone.waits().beside(), Alone.waits().gives_up(), Alone.tries()],
@@ -218,7 +221,13 @@ fn no_task_sleeps_that_has_its_answer() {
 /// Each bug shows in one of the plays.
 #[test]
 fn a_wake_up_that_is_missing_is_found() {
-    for bug in [Mutant::HoldBeginsUntold, Mutant::LeftTurnAwaited, Mutant::LooksBeforeRegistering] {
+    for bug in [
+        Mutant::HoldBeginsUntold,
+        Mutant::LeftTurnAwaited,
+        Mutant::LooksBeforeRegistering,
+        Mutant::DeadTurnNotPassed,
+        Mutant::TakenUntold,
+    ] {
         let shown = PLAYS.iter().find_map(|tasks| in_each_order(1, |stage| play(stage, tasks, Some(bug))).0);
         assert!(shown.is_some(), "{bug:?}");
     }
