@@ -122,6 +122,7 @@ mod seeded {
         QueuedRepetitionLeft,
         ReadersOvertakeWriter,
         RedirectionHidesSilence,
+        RefusedRepetitionUntold,
         RefusedTokenKept,
         RefusedTryHasTurn,
         RelayedGrantTrusted,

@@ -100,7 +100,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
         Err(error) => {
             keeper.on_failure(asks.first().map_or("", |ask| &ask.key), ASK, &error);
             for (slot, ask) in slots.iter().zip(&asks) {
-                withdraw_if_unanswered(core, slot, ask, &error);
+                on_failed_repetition(core, slot, ask, &error);
             }
             return;
         }
@@ -127,7 +127,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                     // error.
                     slot.on_interruption();
                 }
-                withdraw_if_unanswered(core, slot, ask, &error);
+                on_failed_repetition(core, slot, ask, &error);
             }
         }
         keeper.schedule.watch_queue(slot);
@@ -146,6 +146,13 @@ fn is_left(core: &Core, slot: &Slot, ask: &Ask) -> bool {
 fn is_reachable(core: &Core, key: &str) -> bool {
     mutant!(WaitsUnreachable => return true);
     core.store().hears_of(key)
+}
+
+fn on_failed_repetition(core: &Weak<Core>, slot: &Arc<Slot>, ask: &Ask, error: &StoreError) {
+    if error.retry == Retry::Never {
+        slot.on_refused_repetition(ask, error);
+    }
+    withdraw_if_unanswered(core, slot, ask, error);
 }
 
 /// Rule 1: an ask that was sent and not answered is withdrawn. A task withdraws its own asks. But the lease of this ask

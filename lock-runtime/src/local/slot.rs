@@ -163,6 +163,11 @@ impl Slot {
         self.step(|lock, out| lock.on_answer(ask, answer, self.env(), out))
     }
 
+    /// Takes in that the store refuses the ask that the keeper has repeated, and would refuse it again.
+    pub(crate) fn on_refused_repetition(self: &Arc<Self>, ask: &Ask, error: &StoreError) {
+        self.step(|lock, out| lock.on_refused_repetition(ask, error.clone(), out));
+    }
+
     /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
     pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
         self.step(|lock, out| lock.on_grant(pushed, out))

@@ -11,7 +11,7 @@ use super::terms::Terms;
 use super::{Effects, Env, Lock, Standing};
 use crate::clock::Moment;
 use crate::observe::{Path, metrics};
-use crate::protocol::{Ask, Release, Renewal, Renewed};
+use crate::protocol::{Ask, Release, Renewal, Renewed, Retry, StoreError};
 use crate::share::SharedLeases;
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -38,6 +38,8 @@ pub(crate) enum Step {
     Wait(Duration),
     /// Wait again at the old place, because the turn was passed over (rule L7).
     Rejoin,
+    /// The store refuses what the task waits for.
+    Fail(StoreError),
     /// The time is up.
     GiveUp,
 }
@@ -121,6 +123,9 @@ impl Lock {
         mutant!(RetryUnderNewToken => if attempt.has_failed() {
             self.standing = Standing::Nothing;
         });
+        if let Some(refused) = self.failure.take_if(|failure| failure.error.retry == Retry::Never) {
+            return Step::Fail(refused.error);
+        }
         let fences = self.fences_for(request);
         if matches!(self.standing, Standing::Nothing) {
             let pending = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));

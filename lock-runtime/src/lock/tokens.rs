@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::lease::Lease;
 use super::pending_ask::PendingAsk;
-use super::{Effects, Env, Lock, Standing};
+use super::{Effects, Env, Failure, Lock, Standing};
 use crate::clock::Deadline;
-use crate::protocol::{Answer, Ask, Grant, Pushed};
+use crate::protocol::{Answer, Ask, Grant, Pushed, StoreError};
 use crate::token::Token;
 
 /// A token whose lock was released by force.
@@ -176,6 +176,16 @@ impl Lock {
                 true
             }
             _ => !granted || self.leave_to_release(&ask.token),
+        }
+    }
+
+    /// Takes in that the store refuses the ask that the keeper has repeated, and would refuse it again.
+    pub(crate) fn on_refused_repetition(&mut self, ask: &Ask, error: StoreError, out: &mut Effects) {
+        mutant!(RefusedRepetitionUntold => return);
+        if self.pending().is_some_and(|pending| pending.token == ask.token && !pending.is_granted()) {
+            self.record_failure(Some(Failure { error, is_brief: false }));
+            self.offer();
+            out.wakes = true;
         }
     }
 

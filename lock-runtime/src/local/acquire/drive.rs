@@ -74,6 +74,7 @@ pub(super) async fn drive(
                     }
                 };
             }
+            Step::Fail(error) => return Err(error.of_lock(&request.key)),
             Step::GiveUp if patient.is_none() && tried.is_try() && slot.ask(|lock| lock.may_be_yielded(&*slot)) => {
                 patient = wait_for_yield(core, tried, attempt, *now);
                 match admit(core, tried) {
@@ -235,7 +236,7 @@ async fn send(
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
             drawn.map(|first| turn.on_draw_answer(first, *count))
         }
-        Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),
+        Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => Ok(()),
     })
 }
 

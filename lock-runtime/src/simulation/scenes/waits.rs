@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::world;
 use crate::LockError;
@@ -32,5 +32,26 @@ async fn a_task_that_waited_for_siblings_is_told_of_a_silent_server() {
         let (first, second, _) = tokio::join!(biased; begun(0, 100), begun(1, 100), begun(2, 1000));
         assert!(matches!(first, Err(LockError::Backend { .. })), "{first:?}");
         assert_eq!(matches!(second, Err(LockError::Backend { .. })), is_told, "{bug:?}: {second:?}");
+    }
+}
+
+/// Its own ask was taken into the queue. Then an administrator takes a right from the user.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repeats() {
+    for (bug, is_told_soon) in [(None, true), (Some(Mutant::RefusedRepetitionUntold), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let (owner, locks) = (connect(&network, "o"), connect(&network, "p"));
+        let _held = owner.lock("k", &0).acquire().await.unwrap();
+        let begin = Instant::now();
+        let refused = async {
+            sleep(Duration::from_millis(100)).await;
+            network.server(|server, _| server.patch("local function ask", "error({ err = 'NOPERM no' })\nlocal function ask"));
+        };
+        let waiting = locks.lock("k", &0).timeout(Duration::from_secs(9)).acquire();
+        let (waited, ()) = tokio::join!(biased; waiting, refused);
+        let is_refused = matches!(&waited, Err(LockError::Backend { problem, .. }) if problem.to_string().contains("NOPERM"));
+        assert!(is_refused, "{bug:?}: {waited:?}");
+        assert_eq!(begin.elapsed() < Duration::from_secs(2), is_told_soon, "{bug:?}");
     }
 }
