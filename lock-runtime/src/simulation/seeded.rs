@@ -213,7 +213,7 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("renew.lua shortens leases", &[(", 'GT')", ")")], BACKED),
     scripts(
         "ask.lua takes a free lock past its queue",
-        &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
+        &[("redis.call('EXISTS', queue) == 1 and waiting().hand_off(lock, queue, token)", "nil")],
         HEAD,
     ),
     code("26: who deletes a lock does not look for waiters", Mutant::DeletedUnseen, PASSES_ON),
@@ -230,7 +230,7 @@ pub(super) const ALL: &[Seeded] = &[
         scripts(
             "who yields queues at the head",
             &[(
-                "    join(queue, again_claim .. '|' .. again)",
+                "    queueing.join(queue, again_claim .. '|' .. again)",
                 "    redis.call('ZADD', queue, 0, again_claim .. '|' .. again)",
             )],
             ORDER,
@@ -293,8 +293,8 @@ pub(super) const ALL: &[Seeded] = &[
         ],
         PASSES_ON,
     ),
-    scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
-    crowded(scripts("a withdrawal leaves the queue as it is", &[("leave(queue, claim .. '|' .. token)", "")], UNUSED)),
+    scripts("a holder is not told that others wait", &[("queueing.tell(owner, 'wait ' .. lock)", "")], ORDER),
+    crowded(scripts("a withdrawal leaves the queue as it is", &[("queueing.leave(queue, claim .. '|' .. token)", "")], UNUSED)),
     seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
     seen_in(74, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),

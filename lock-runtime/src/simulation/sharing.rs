@@ -388,8 +388,9 @@ type Case = (&'static str, Bug, Scene, fn(&Shown) -> bool);
 #[test]
 fn each_bug_of_shared_leases_shows() {
     let beside: &[(&str, &str)] = &[
-        ("if owner == SHARED and not shares().has(lock) then", "if owner == SHARED then"),
-        ("if owner == SHARED and not shares.has(lock) then", "if owner == SHARED then"),
+        ("and not waiting().shares().has(lock)", ""),
+        ("and not queueing.shares().has(lock)", ""),
+        ("and not shares.has(lock)", ""),
     ];
     let too_many: &[(&str, &str)] =
         &[("redis.call('ZCARD', shares.of(lock)) < capacity", "redis.call('ZCARD', shares.of(lock)) <= capacity")];

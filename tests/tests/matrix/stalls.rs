@@ -30,7 +30,9 @@ impl Stalled {
         let queue = include_str!("../../../lock-runtime/src/store/redis/scripts/queue.lua");
         let shared = include_str!("../../../lock-runtime/src/store/redis/scripts/shared.lua");
         let values = include_str!("../../../lock-runtime/src/store/redis/scripts/values.lua");
-        let text = file.replacen("-- include queue.lua\n", queue, 1);
+        let waiting = include_str!("../../../lock-runtime/src/store/redis/scripts/waiting.lua");
+        let text = file.replacen("-- include waiting.lua\n", waiting, 1);
+        let text = text.replacen("-- include queue.lua\n", queue, 1);
         let text = text.replacen("-- include shared.lua\n", shared, 1);
         let mut text = text.replacen("-- include values.lua\n", values, 1);
         for (from, to) in changes {

@@ -1,6 +1,6 @@
 //! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code about the queue that they
 //! share, and in that code a line `-- include shared.lua` for its part about shared leases. `-- include values.lua` stands for
-//! what all need, and `-- include take.lua` for what the scripts share that take a lock from its owner.
+//! what all need, `-- include waiting.lua` for the code about the queue when only few runs need it, and `-- include take.lua` for what the scripts share that take a lock from its owner.
 
 use std::sync::LazyLock;
 
@@ -20,33 +20,34 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "7df550437853fcb1ad84792076d0c237b57229dc");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "3c3cd51421b50c83ae9a0cf4b402d3d773465122");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "d6c0c78f68162817f22dddad647f0090033ded97");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "c45c79a2d4f253fce869a345880b896275f83f87");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "b3e0b850bbcab8140905807ab2a6ed6f9d010498");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c936550a7a684f1d4ea3693e570e818ae4551e79");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "c86b135d32a0cc8adaa1c6424ae705ed467500ce");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "4940a0ea2d19f3a691fe8356292865cb48b66284");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "9fbabb76809f14fcbdfa32773d7cf164dc6925a2");
+    script!(9, "shared_ask.lua", "2c704476dc3f2d65e53fc3991a93b873800a2dfd");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "79bfcb65f28e29bdc257da14ac039d9983c5ede2");
+    script!(10, "shared_release.lua", "d7fe9f2b8619804477f4e37d148757b4e1357770");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "f6595bc6eb7b8823e1ecf347e6dae722c10d5764");
+    script!(11, "shared_renew.lua", "78e133d90d34bee37e86d1aa755aa10360bb56da");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "8936133e2237937a8cbcbd643a89f1de5bfbf165");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "fc2485a5c15e33422aa6ca8b99b9e4d3eca9e0db");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "31e9239fb74cae47dd563855f2d297f55bfb92d0");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "57f9afbf91a74f92ac9c5648e7678bf26e40e949");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "b1893e7cf1092e835231e76f966a158510c37039");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "8a257e25acd3bb39ecf9c9b9daef64a0367c88e8");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "c29670089542d330468302b73ee9ac7e6bf859e2");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "18512c0b4026bf24f1f3b35b6cf182422a565d19");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "ea007ef9dc4156b110d9316e2bc9e0e9a6262818");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
-        let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
+        let text = file.replacen("-- include waiting.lua\n", include_str!("scripts/waiting.lua"), 1);
+        let text = text.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
         let text = text.replacen("-- include take.lua\n", include_str!("scripts/take.lua"), 1);
         let text = text.replacen("-- include shared.lua\n", include_str!("scripts/shared.lua"), 1);
         let text = text.replacen("-- include values.lua\n", include_str!("scripts/values.lua"), 1);

@@ -198,7 +198,9 @@ macro_rules! script {
             let shared = include_str!("../../../../lock-runtime/src/store/redis/scripts/shared.lua");
             let values = include_str!("../../../../lock-runtime/src/store/redis/scripts/values.lua");
             let take = include_str!("../../../../lock-runtime/src/store/redis/scripts/take.lua");
-            let text = file.replacen("-- include queue.lua\n", queue, 1);
+            let waiting = include_str!("../../../../lock-runtime/src/store/redis/scripts/waiting.lua");
+            let text = file.replacen("-- include waiting.lua\n", waiting, 1);
+            let text = text.replacen("-- include queue.lua\n", queue, 1);
             let text = text.replacen("-- include take.lua\n", take, 1);
             let text = text.replacen("-- include shared.lua\n", shared, 1);
             let text = text.replacen("-- include values.lua\n", values, 1);

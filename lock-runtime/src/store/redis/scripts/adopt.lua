@@ -11,6 +11,7 @@
 --                                                                             force since (rule 21)
 --   { -1 }                                                                    too late to adopt
 
+-- include values.lua
 -- include queue.lua
 
 local lock, queue, fence, shared = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

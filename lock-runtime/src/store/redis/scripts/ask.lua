@@ -14,7 +14,11 @@
 --   { -1 }                                                                    too late to ask
 --   { -2, message }                                                           an error with this key alone
 
--- include queue.lua
+local tag = ARGV[#KEYS / 3 * 5 + 1]
+
+-- include values.lua
+
+-- include waiting.lua
 
 local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   if not_after > 0 and now() > not_after then
@@ -22,12 +26,12 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   end
   local entry = claim .. '|' .. token
   local owner = redis.call('GET', lock)
-  if owner == SHARED and not shares().has(lock) then
+  if owner == SHARED and not waiting().shares().has(lock) then
     owner = nil
   end
   local first = 0
   if not owner then
-    local next_owner = hand_off(lock, queue, token)
+    local next_owner = redis.call('EXISTS', queue) == 1 and waiting().hand_off(lock, queue, token)
     if not next_owner then
       if fences > 0 then
         first = draw(fence, fences)
@@ -42,30 +46,32 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
       first = draw(fence, fences)
     end
     if redis.call('EXISTS', queue) == 1 then
-      pcall(leave, queue, entry) -- rule 9: what concerns the queue may fail
+      pcall(waiting().leave, queue, entry) -- rule 9: what concerns the queue may fail
     end
     return { 1, redis.call('PTTL', lock), redis.call('EXISTS', queue), first }
   end
+  waiting()
   local pause, is_to_tell = 0, false
   if wait == 1 then
-    pause, is_to_tell = join(queue, entry)
+    pause, is_to_tell = queueing.join(queue, entry)
   end
   if is_to_tell and owner == SHARED then
-    shares().tell(lock, queue, entry)
+    queueing.shares().tell(lock, queue, entry)
   elseif is_to_tell then
-    tell(owner, 'wait ' .. lock)
+    queueing.tell(owner, 'wait ' .. lock)
   end
-  local holder, left = holder_of(lock, owner, -1)
+  local holder, left = queueing.holder_of(lock, owner, -1)
   return { 0, left, holder, pause }
 end
 
-shard = ARGV[#KEYS / 3 * 5 + 1]
 local replies = { now() }
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 5 * i - 5
   local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]))
-  tell_near(KEYS[k + 1], KEYS[k + 2])
+  if queueing then
+    queueing.tell_near(KEYS[k + 1], KEYS[k + 2])
+  end
   replies[i + 1] = ran and answer or { -2, message_of(answer) }
 end
 return replies

@@ -12,6 +12,7 @@
 --   or the marked value    the owner is told; the lock has this value until the owner releases it. Of a lock that is shared,
 --                          all owners are told, and the last of them releases it
 
+-- include values.lua
 -- include queue.lua
 -- include take.lua
 

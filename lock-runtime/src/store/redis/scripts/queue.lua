@@ -8,8 +8,6 @@
 -- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall.
 -- Rule 9: the last write is the grant.
 
--- include values.lua
-
 local QUEUE_TTL = 15000 -- in ms; waiters repeat their asks, and a queue without asks goes away
 local NEAR = 16 -- so many waiters at the head of the queue repeat their asks every second (rule 5)
 local PAUSE = 8000 -- for so many ms the others pause before they repeat theirs

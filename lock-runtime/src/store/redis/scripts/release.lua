@@ -13,37 +13,42 @@
 --   { -2, message }                                                               an error with this key alone
 --   { -3, message }                                                               the same; the lock is free all the same
 
--- include queue.lua
+local tag = ARGV[#KEYS / 3 * 6 + 1]
+
+-- include values.lua
+
+-- include waiting.lua
 
 -- Everything that needs the queue: leaves the queue, queues again, passes the lock on. May fail at any command, since the
 -- queue's key may hold anything. Returns the answer.
 local function pass_on(lock, queue, owner, token, ownership, claim, again, again_claim)
   local owned = ownership > 0
-  leave(queue, claim .. '|' .. token)
-  if owner == SHARED and not shares().has(lock) then
+  waiting()
+  queueing.leave(queue, claim .. '|' .. token)
+  if owner == SHARED and not queueing.shares().has(lock) then
     owner = nil
   end
   if again ~= '' and owner ~= again then -- otherwise this release was executed before, and the lock was passed on since
-    join(queue, again_claim .. '|' .. again)
+    queueing.join(queue, again_claim .. '|' .. again)
   end
   if owned or not owner then
-    owner = hand_off(lock, queue, again)
+    owner = queueing.hand_off(lock, queue, again)
     if owned and not owner then
       redis.call('DEL', lock)
     end
   elseif owner == SHARED then
     -- The token may have stood in front of others that fit.
-    shares().admit(lock, queue, again)
+    queueing.shares().admit(lock, queue, again)
   elseif again ~= '' and owner ~= again then
-    tell(owner, 'wait ' .. lock)
+    queueing.tell(owner, 'wait ' .. lock)
   end
   if again == '' or not owner then
     return ownership
   end
   if owner == SHARED then
-    shares().tell(lock, queue, again_claim .. '|' .. again)
+    queueing.shares().tell(lock, queue, again_claim .. '|' .. again)
   end
-  local holder, left = holder_of(lock, owner, -1)
+  local holder, left = queueing.holder_of(lock, owner, -1)
   return { ownership, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
@@ -73,13 +78,14 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   return { -2, message_of(answer) }
 end
 
-shard = ARGV[#KEYS / 3 * 6 + 1]
 local replies = {}
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
-  tell_near(KEYS[k + 1], KEYS[k + 2])
+  if queueing then
+    queueing.tell_near(KEYS[k + 1], KEYS[k + 2])
+  end
   replies[i] = ran and answer or { -2, message_of(answer) }
 end
 return replies

@@ -8,6 +8,7 @@
 -- ARGV  per release: token, its capacity ('' = it has the lock alone), for how many ms others are to be kept out
 -- Returns { answer… }, each as in release.lua: 1 if the token owned the lock, which rests now, 2 and 0 too; or { -2, message }
 
+-- include values.lua
 -- include queue.lua
 
 local RESTS = '|rests' -- stands behind a token while its lock rests

@@ -7,6 +7,7 @@
 --       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns as ask.lua
 
+-- include values.lua
 -- include queue.lua
 
 local shares = shares()

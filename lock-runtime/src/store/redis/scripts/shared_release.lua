@@ -8,6 +8,7 @@
 --       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns { answer… }, each as in release.lua
 
+-- include values.lua
 -- include queue.lua
 
 local shares = shares()

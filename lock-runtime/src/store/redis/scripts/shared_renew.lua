@@ -5,6 +5,7 @@
 -- ARGV  per lease: token, capacity, lease in ms
 -- Returns { answer… }, each as in renew.lua
 
+-- include values.lua
 -- include queue.lua
 
 local shares = shares()

@@ -8,6 +8,7 @@
 -- Returns 1 if the token owned the lock, or the ticket stands there already, 2 if the lock was
 -- released by force (rule 21), else 0
 
+-- include values.lua
 -- include queue.lua
 
 local lock, shared = KEYS[1], KEYS[2]
