@@ -52,10 +52,14 @@ impl Releases {
     pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Vec<usize> {
         let places = std::mem::take(&mut self.places);
         header(output, b'*', 3 + 3 * places.len());
-        let (name, script) =
-            if self.is_unknown { ("EVAL", scripts::FREE.text()) } else { ("EVALSHA", scripts::FREE.digest()) };
-        bulk(output, &[name]);
-        bulk(output, &[script]);
+        if self.is_unknown {
+            bulk(output, &["EVAL"]);
+            bulk(output, &[scripts::FREE.text()]);
+        } else {
+            output.extend_from_slice(b"$7\r\nEVALSHA\r\n$40\r\n");
+            output.extend_from_slice(scripts::FREE.digest().as_bytes());
+            output.extend_from_slice(b"\r\n");
+        }
         number(output, 2 * places.len() as u64);
         for arguments in [&mut self.locks, &mut self.queues, &mut self.tokens] {
             output.append(arguments);
