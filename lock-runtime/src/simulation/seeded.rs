@@ -306,7 +306,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
     seen_in(
-        2488,
+        12_175,
         code("a withdrawal that is lost with its connection is forgotten", Mutant::LostWithdrawalForgotten, UNUSED),
     ),
     seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON))),
@@ -391,7 +391,7 @@ pub(super) const ALL: &[Seeded] = &[
         1058,
         far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     ),
-    seen_in(1953, far(code("a single try forgets the sibling before it", Mutant::SiblingBeforeForgotten, ERRORS))),
+    seen_in(40_966, far(code("a single try forgets the sibling before it", Mutant::SiblingBeforeForgotten, ERRORS))),
     seen_in(
         21_997,
         far(code(

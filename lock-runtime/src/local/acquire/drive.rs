@@ -136,7 +136,7 @@ fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Bac
                 return Back::WaitsForAny(share, OldPlace { id, patience });
             }
             lock.add_waiter(id, Waiter { patience, ..Waiter::new(request) });
-            Back::Waits(QueuePlace::new(slot, id))
+            Back::Waits(QueuePlace::in_queue_of(slot, id))
         }
     })
 }

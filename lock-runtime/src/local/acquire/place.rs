@@ -32,6 +32,11 @@ impl<'a> QueuePlace<'a> {
         Self { slot, taken_by: None, id: NonZeroU64::new(id) }
     }
 
+    /// The place `id` in the slot's own queue, whoever has given the id.
+    pub(super) fn in_queue_of(slot: &'a Arc<Slot>, id: u64) -> Self {
+        Self { slot, taken_by: Some(Arc::clone(slot)), id: NonZeroU64::new(id) }
+    }
+
     /// Waits for the turn until the attempt is given up. [`turn_of`] takes in the end of the wait.
     pub(super) fn wait(self, attempt: &mut Attempt, now: Moment) -> Timeout<Self> {
         attempt.waited = true;
