@@ -99,7 +99,7 @@ fn wall_time(boot: u64) -> u64 {
     }
     let (wall, at) = READ.get();
     if boot > 0 && boot.saturating_sub(at) < 1_000_000 {
-        return wall + boot.saturating_sub(at);
+        return wall.saturating_add(boot.saturating_sub(at));
     }
     let wall = nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     READ.set((wall, boot));

@@ -99,8 +99,14 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
         Ok(answers) => answers,
         Err(error) => {
             keeper.on_failure(asks.first().map_or("", |ask| &ask.key), ASK, &error);
-            for (slot, ask) in slots.iter().zip(&asks) {
-                on_failed_repetition(core, slot, ask, &error);
+            // One key that the server's user may not use is reason enough to refuse all that is asked with it.
+            let is_of_one = has_one_reason(&asks);
+            for (slot, ask) in slots.into_iter().zip(asks) {
+                if is_of_one || !is_refused(&error) {
+                    on_failed_repetition(core, &slot, &ask, &error);
+                } else {
+                    Box::pin(repeat_asks(keeper, core, vec![(slot, ask)])).await;
+                }
             }
             return;
         }
@@ -148,8 +154,19 @@ fn is_reachable(core: &Core, key: &str) -> bool {
     core.store().hears_of(key)
 }
 
+fn has_one_reason(asks: &[Ask]) -> bool {
+    mutant!(RefusedTogether => return true);
+    asks.len() == 1
+}
+
+/// Whether the server would refuse the ask again. That there is no connection says nothing of the ask.
+fn is_refused(error: &StoreError) -> bool {
+    mutant!(UnsentIsRefused => return error.retry == Retry::Never);
+    error.retry == Retry::Never && error.reach != Reach::Unsent
+}
+
 fn on_failed_repetition(core: &Weak<Core>, slot: &Arc<Slot>, ask: &Ask, error: &StoreError) {
-    if error.retry == Retry::Never {
+    if is_refused(error) {
         slot.on_refused_repetition(ask, error);
     }
     withdraw_if_unanswered(core, slot, ask, error);
@@ -173,11 +190,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::LockManager;
+    use crate::{BackendError, LockManager};
     use crate::clock::Deadline;
     use crate::mutants::{Mutant, Seeded};
     use crate::protocol::Cause;
     use crate::timing::CLAIM;
+
+    /// The keeper's connection can't be set up again: the asks stand, and the callers' connection hears of the grants.
+    #[test]
+    fn what_was_not_sent_was_not_refused() {
+        for (bug, is_told) in [(None, false), (Some(Mutant::UnsentIsRefused), true)] {
+            let _seeded = Seeded::begin(bug);
+            let refusal = |reach| StoreError { reach, ..StoreError::never(BackendError::new("WRONGPASS")) };
+            assert!(is_refused(&refusal(Reach::Refused)) && is_refused(&refusal(Reach::Unanswered)));
+            assert_eq!(is_refused(&refusal(Reach::Unsent)), is_told, "{bug:?}");
+        }
+    }
 
     /// In a cluster the command is redirected, and the withdrawal may have come before it.
     #[tokio::test(start_paused = true)]

@@ -115,7 +115,8 @@ async fn complete(
     if hold.lacks_fence(request) {
         let drawn = Box::pin(draw_fence(hold, request, attempt.by())).await?;
         now = Moment::now();
-        hold = match drawn {
+        // The body relies on this reading of the clock.
+        hold = match drawn.filter(|hold| is_held_at(hold, now)) {
             Some(hold) => hold,
             None if attempt.is_over(now) => return Err(error_at_timeout(core, slot, request, attempt)),
             None => return Ok(None),
@@ -123,6 +124,12 @@ async fn complete(
     }
     metrics::waited(request.prefix(), now.since(attempt.started));
     Ok(Some(hold))
+}
+
+/// Whether the hold of a reader has lasted while its token was drawn.
+fn is_held_at(hold: &Hold, now: Moment) -> bool {
+    mutant!(LostWhileDrawn => return true);
+    !hold.handle().remaining_at(now).is_zero()
 }
 
 /// A single try waits for the outcome of a sibling's turn: what the sibling is told is true for the try, too. So it gets an error,

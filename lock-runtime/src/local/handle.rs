@@ -166,6 +166,11 @@ impl HoldHandle {
         !self.remaining().is_zero()
     }
 
+    /// Whether the hold is known to be lost, or has ended. A deadline that has passed counts once somebody has looked.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.slot.ask(|lock| lock.lease_of(self.0.id).is_none())
+    }
+
     pub(crate) fn remaining(&self) -> Duration {
         self.remaining_at(Moment::now())
     }

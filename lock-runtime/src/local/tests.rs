@@ -21,6 +21,7 @@ mod strays;
 pub(super) mod timers;
 mod views;
 mod waiters;
+mod watching;
 
 /// A pass of the keeper over a store in memory.
 fn round() -> Round {

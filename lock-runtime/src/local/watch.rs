@@ -15,7 +15,8 @@ pin_project! {
     #[derive(Debug)]
     pub(crate) struct Lost<'a> {
         handle: &'a HoldHandle,
-        // Whether the hold has started in this poll of the task: then the clock was read just before.
+        // Whether the hold has started in this poll of the task: then the clock was read just before. A loss since then has woken
+        // nobody who watches.
         is_new: bool,
         #[pin]
         changed: Notified<'a>,
@@ -29,20 +30,21 @@ impl<'a> Lost<'a> {
 }
 
 impl Lost<'_> {
-    /// Waits for a change, after which the hold may be lost. None is missed since the one before.
+    /// Waits for a change, after which the hold may be lost. None is missed since the one before, or since the start of the hold.
     fn poll_change(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let changed = this.changed.as_mut().poll(context);
         if changed.is_ready() {
             this.changed.set(this.handle.changed().notified());
         }
-        changed
+        let was_lost_before = std::mem::take(this.is_new) && is_lost_before(this.handle);
+        if was_lost_before { Poll::Ready(()) } else { changed }
     }
 
     /// Whether the hold is lost by now.
     fn is_lost(self: Pin<&mut Self>) -> bool {
         let this = self.project();
-        !std::mem::take(this.is_new) && !this.handle.is_valid()
+        !*this.is_new && !this.handle.is_valid()
     }
 }
 
@@ -108,6 +110,12 @@ impl<'a> Watch<'a> {
         }
         if is_ready { Poll::Ready(()) } else { Poll::Pending }
     }
+}
+
+/// Whether the hold was lost before it was watched.
+fn is_lost_before(handle: &HoldHandle) -> bool {
+    mutant!(LostBeforeUnseen => return false);
+    handle.has_ended()
 }
 
 /// Whether the body is stopped when its hold is lost.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Env;
 use super::refusal::Refusal;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Pushed, Release};
+use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Pushed, Release, StoreError};
 use crate::share::Share;
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
@@ -34,6 +34,8 @@ pub(crate) struct PendingAsk {
     repeated: Option<Moment>,
     queue: InQueue,
     refusal: Option<Refusal>,
+    /// Why the store would refuse the ask again, as the keeper has found out. The task with the turn is to be told.
+    denial: Option<Box<StoreError>>,
     /// The answered ask that dates a pushed grant.
     anchor: Option<Anchor>,
     grant: Granted,
@@ -85,6 +87,7 @@ impl PendingAsk {
             repeated: None,
             queue: InQueue::No,
             refusal: None,
+            denial: None,
             anchor: None,
             grant: Granted::No,
             was_pushed: false,
@@ -124,9 +127,21 @@ impl PendingAsk {
         }
     }
 
+    /// Takes in that the store would refuse the ask again.
+    pub(super) fn on_denial(&mut self, error: StoreError) {
+        if !self.is_granted() {
+            self.denial = Some(Box::new(error));
+        }
+    }
+
+    pub(super) fn take_denial(&mut self) -> Option<StoreError> {
+        self.denial.take().map(|denial| *denial)
+    }
+
     /// Takes in the answer to `ask`.
     pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env) {
         self.fences = ask.fences;
+        self.denial = None;
         let delivery = std::mem::replace(&mut self.delivery, Delivery::Settled);
         match answer {
             Answer::Granted(grant) => self.grant = Granted::Whole(grant),

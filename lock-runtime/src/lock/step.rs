@@ -11,7 +11,7 @@ use super::terms::Terms;
 use super::{Effects, Env, Lock, Standing};
 use crate::clock::Moment;
 use crate::observe::{Path, metrics};
-use crate::protocol::{Ask, Release, Renewal, Renewed, Retry, StoreError};
+use crate::protocol::{Ask, Release, Renewal, Renewed, StoreError};
 use crate::share::SharedLeases;
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -123,9 +123,6 @@ impl Lock {
         mutant!(RetryUnderNewToken => if attempt.has_failed() {
             self.standing = Standing::Nothing;
         });
-        if let Some(refused) = self.failure.take_if(|failure| failure.error.retry == Retry::Never) {
-            return Step::Fail(refused.error);
-        }
         let fences = self.fences_for(request);
         if matches!(self.standing, Standing::Nothing) {
             let pending = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));
@@ -139,6 +136,9 @@ impl Lock {
             let withdrawal = pending.withdrawal(env);
             pending.restart(env.next_token(pending.token.may_linger()));
             return Step::Withdraw(withdrawal);
+        }
+        if let Some(denial) = pending.take_denial() {
+            return Step::Fail(denial);
         }
         pending.replaces = replaces || (pending.replaces && request.replaces());
         if let Some(step) = attempt.pause(now, false) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::lease::Lease;
 use super::pending_ask::PendingAsk;
-use super::{Effects, Env, Failure, Lock, Standing};
+use super::{Effects, Env, Lock, Standing};
 use crate::clock::Deadline;
 use crate::protocol::{Answer, Ask, Grant, Pushed, StoreError};
 use crate::token::Token;
@@ -182,8 +182,8 @@ impl Lock {
     /// Takes in that the store refuses the ask that the keeper has repeated, and would refuse it again.
     pub(crate) fn on_refused_repetition(&mut self, ask: &Ask, error: StoreError, out: &mut Effects) {
         mutant!(RefusedRepetitionUntold => return);
-        if self.pending().is_some_and(|pending| pending.token == ask.token && !pending.is_granted()) {
-            self.record_failure(Some(Failure { error, is_brief: false }));
+        if let Some(pending) = self.standing.pending_mut().filter(|pending| pending.token == ask.token) {
+            pending.on_denial(error);
             self.offer();
             out.wakes = true;
         }

@@ -64,7 +64,10 @@ impl Future for QueuePlace<'_> {
             return Poll::Ready(None);
         };
         if let Some(permits) = self.permits(id) {
-            let Some(slot) = permits.poll(id, context.waker()) else { return Poll::Pending };
+            let Some(slot) = permits.poll(id, context.waker()) else {
+                // Of those whom `close` has taken out, nobody has the turn.
+                return if is_emptied(self.slot) { Poll::Ready(None) } else { Poll::Pending };
+            };
             self.taken_by = Some(slot);
         }
         if !self.slot().has_called(id, context.waker()) {
@@ -88,6 +91,11 @@ impl Drop for QueuePlace<'_> {
             drop(Turn::new(self.slot(), id));
         }
     }
+}
+
+fn is_emptied(slot: &Slot) -> bool {
+    mutant!(EmptiedQueueAwaited => return false);
+    slot.core.is_closed()
 }
 
 /// The turn that a task has waited for, or why the task gets none. It leaves its place only after this.

@@ -182,7 +182,7 @@ fn hold(guard: LockGuard, number: usize, task: Task, tasks: &[Task], board: &Mut
 
 use Mode::{Alone, AtLeast, Fenced, Lingers, Permit, Read};
 
-const PLAYS: [&[Task]; 23] = [
+const PLAYS: [&[Task]; 24] = [
     &[Alone.tries(), Alone.tries()],
     &[Alone.tries(), Alone.tries(), Alone.tries()],
     &[Fenced.tries(), Alone.tries()],
@@ -206,6 +206,7 @@ const PLAYS: [&[Task]; 23] = [
     &[Alone.waits().beside(), Alone.waits(), Alone.waits().shuts_down()],
     &[Alone.waits().beside(), Alone.tries(), Alone.waits().shuts_down()],
     &[Permit(1).waits().beside(), Permit(1).waits(), Alone.waits().shuts_down()],
+    &[Permit(1).waits(), Permit(1).waits(), Alone.waits().shuts_down()],
 ];
 
 #[test]
@@ -227,6 +228,7 @@ fn a_wake_up_that_is_missing_is_found() {
         Mutant::LooksBeforeRegistering,
         Mutant::DeadTurnNotPassed,
         Mutant::TakenUntold,
+        Mutant::EmptiedQueueAwaited,
     ] {
         let shown = PLAYS.iter().find_map(|tasks| in_each_order(1, |stage| play(stage, tasks, Some(bug))).0);
         assert!(shown.is_some(), "{bug:?}");

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::world;
 use crate::LockError;
@@ -53,5 +53,29 @@ async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repea
         let is_refused = matches!(&waited, Err(LockError::Backend { problem, .. }) if problem.to_string().contains("NOPERM"));
         assert!(is_refused, "{bug:?}: {waited:?}");
         assert_eq!(begin.elapsed() < Duration::from_secs(2), is_told_soon, "{bug:?}");
+    }
+}
+
+/// The keeper repeats both asks in one command, which the server refuses for one of the keys.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_to_the_task_whose_key_it_is_for() {
+    const REFUSES_ONE: &str = "for _, key in ipairs(KEYS) do if key == 'k:1' then error({ err = 'NOPERM no' }) end end\n";
+    const BEGIN: &str = "local replies = { now() }";
+    for (bug, is_told) in [(None, false), (Some(Mutant::RefusedTogether), true)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let (owner, locks) = (connect(&network, "o"), connect(&network, "p"));
+        let _held = [owner.lock("k", &0).acquire().await.unwrap(), owner.lock("k", &1).acquire().await.unwrap()];
+        let refused = async {
+            sleep(Duration::from_millis(100)).await;
+            network.server(|server, _| server.patch(BEGIN, &format!("{REFUSES_ONE}{BEGIN}")));
+        };
+        let waiting = |key: u32| {
+            let acquiring = locks.lock("k", &key).timeout(Duration::from_secs(9)).acquire();
+            timeout(Duration::from_secs(3), acquiring)
+        };
+        let (allowed, denied, ()) = tokio::join!(biased; waiting(0), waiting(1), refused);
+        assert!(matches!(denied, Ok(Err(LockError::Backend { .. }))), "{bug:?}: {denied:?}");
+        assert_eq!(allowed.is_ok(), is_told, "{bug:?}: {allowed:?}");
     }
 }

@@ -10,6 +10,7 @@ use server_model::ModelServer;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{LEASE, PATIENT};
+use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::network::Network;
 use crate::simulation::process::connect;
@@ -128,5 +129,25 @@ fn what_is_left_of_earlier_shared_leases_does_not_come_back() {
             drop(request(&writer).acquire().await.unwrap());
             assert_eq!(start.elapsed() < Duration::from_millis(200), bug.is_none(), "{:?}, {bug:?}", start.elapsed());
         });
+    }
+}
+
+/// A reader that joins others draws its fencing token meanwhile, and its hold is lost before the token comes.
+#[tokio::test(start_paused = true)]
+async fn a_reader_whose_hold_is_lost_while_its_token_is_drawn_begins_anew() {
+    for bug in [None, Some(Mutant::LostWhileDrawn)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+        network.move_away(Duration::from_millis(200));
+        let locks = connect(&network, "p");
+        let request = || locks.lock("k", &0).timeout(PATIENT).read();
+        let _reader = request().acquire().await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let loss = async {
+            sleep(Duration::from_millis(150)).await;
+            locks.core().table().all().iter().for_each(|slot| locks.core().revoke(slot, None, LossReason::NotKnown));
+        };
+        let (joined, ()) = tokio::join!(biased; request().fenced(true).acquire(), loss);
+        assert_eq!(joined.unwrap().is_valid(), bug.is_none(), "{bug:?}");
     }
 }

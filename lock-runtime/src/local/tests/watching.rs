@@ -1,0 +1,32 @@
+//! Tests: a body whose hold is lost.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::loss_reason::LossReason;
+use crate::mutants::{Mutant, Seeded};
+use crate::options::LockOptions;
+use crate::{LockError, LockManager};
+
+/// Whether a body that waits is stopped at once, whose hold was lost just before its first step.
+async fn is_stopped(bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let engine = LockManager::in_memory().into_engine();
+    let held = LockOptions::new("p", "k").enter(Some(Arc::clone(&engine))).await.unwrap();
+    let slot = engine.core().table().get("p:k").unwrap();
+    engine.core().revoke(&slot, None, LossReason::NotKnown);
+    let begin = Instant::now();
+    // When the time is over, the body is polled once more, and then it is stopped in any case.
+    let stopped = timeout(Duration::from_secs(9), held.protect(pending::<()>())).await;
+    assert!(matches!(stopped, Ok(Err(LockError::Lost { completed: false, .. }))), "{stopped:?}");
+    begin.elapsed() < Duration::from_secs(1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_whose_hold_was_lost_before_its_first_step_is_stopped_when_it_waits() {
+    assert!(is_stopped(None).await);
+    assert!(!is_stopped(Some(Mutant::LostBeforeUnseen)).await, "the bug shows");
+}
