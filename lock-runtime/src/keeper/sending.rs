@@ -190,11 +190,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{BackendError, LockManager};
     use crate::clock::Deadline;
     use crate::mutants::{Mutant, Seeded};
     use crate::protocol::Cause;
     use crate::timing::CLAIM;
+    use crate::{BackendError, LockManager};
 
     /// The keeper's connection can't be set up again: the asks stand, and the callers' connection hears of the grants.
     #[test]

@@ -142,7 +142,10 @@ mod tests {
         }
         assert_eq!((queue.len(), queue.fenced()), (4, 2));
         let mut called = || queue.pop().map(|(id, _)| id);
-        assert_eq!([called(), called(), called(), called(), called()], [Some(98), Some(99), Some(101), Some(102), None]);
+        assert_eq!(
+            [called(), called(), called(), called(), called()],
+            [Some(98), Some(99), Some(101), Some(102), None]
+        );
         assert_eq!((queue.len(), queue.fenced()), (0, 0));
     }
 

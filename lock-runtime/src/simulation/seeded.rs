@@ -294,7 +294,11 @@ pub(super) const ALL: &[Seeded] = &[
         PASSES_ON,
     ),
     scripts("a holder is not told that others wait", &[("queueing.tell(owner, 'wait ' .. lock)", "")], ORDER),
-    crowded(scripts("a withdrawal leaves the queue as it is", &[("queueing.leave(queue, claim .. '|' .. token)", "")], UNUSED)),
+    crowded(scripts(
+        "a withdrawal leaves the queue as it is",
+        &[("queueing.leave(queue, claim .. '|' .. token)", "")],
+        UNUSED,
+    )),
     seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
     seen_in(74, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
@@ -363,14 +367,6 @@ pub(super) const ALL: &[Seeded] = &[
         418,
         late(code("a task that reads no answer in its time says that the lock is busy", Mutant::UnreadIsBusy, ERRORS)),
     ),
-    seen_in(
-        12_737,
-        code(
-            "a task that came late to a command that was never sent says that the lock is busy",
-            Mutant::UnsentIsBusy,
-            ERRORS,
-        ),
-    ),
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
@@ -411,10 +407,6 @@ pub(super) const ALL: &[Seeded] = &[
     on_a_quorum(
         |plan| plan.round_trip == 400 && plan.late == Late::Never,
         code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
-    ),
-    seen_in(
-        28_588,
-        in_a_cluster(late(code("L7: a step has the time for the farthest master", Mutant::FarthestForAll, UNUSED))),
     ),
     seen_in(
         4970,

@@ -70,13 +70,7 @@ impl Lock {
     }
 
     /// Takes in that the late task `id` is polled at last.
-    pub(crate) fn rejoin(
-        &mut self,
-        id: u64,
-        request: &ResolvedRequest,
-        env: &dyn Env,
-        out: &mut Effects,
-    ) -> Rejoined {
+    pub(crate) fn rejoin(&mut self, id: u64, request: &ResolvedRequest, env: &dyn Env, out: &mut Effects) -> Rejoined {
         let now = env.now();
         let since = self.offers.late.remove(&id);
         let patience = patience_with(since, now);

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::world;
@@ -46,11 +48,14 @@ async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repea
         let begin = Instant::now();
         let refused = async {
             sleep(Duration::from_millis(100)).await;
-            network.server(|server, _| server.patch("local function ask", "error({ err = 'NOPERM no' })\nlocal function ask"));
+            network.server(|server, _| {
+                server.patch("local function ask", "error({ err = 'NOPERM no' })\nlocal function ask")
+            });
         };
         let waiting = locks.lock("k", &0).timeout(Duration::from_secs(9)).acquire();
         let (waited, ()) = tokio::join!(biased; waiting, refused);
-        let is_refused = matches!(&waited, Err(LockError::Backend { problem, .. }) if problem.to_string().contains("NOPERM"));
+        let is_refused =
+            matches!(&waited, Err(LockError::Backend { problem, .. }) if problem.to_string().contains("NOPERM"));
         assert!(is_refused, "{bug:?}: {waited:?}");
         assert_eq!(begin.elapsed() < Duration::from_secs(2), is_told_soon, "{bug:?}");
     }
@@ -59,7 +64,8 @@ async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repea
 /// The keeper repeats both asks in one command, which the server refuses for one of the keys.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_told_to_the_task_whose_key_it_is_for() {
-    const REFUSES_ONE: &str = "for _, key in ipairs(KEYS) do if key == 'k:1' then error({ err = 'NOPERM no' }) end end\n";
+    const REFUSES_ONE: &str =
+        "for _, key in ipairs(KEYS) do if key == 'k:1' then error({ err = 'NOPERM no' }) end end\n";
     const BEGIN: &str = "local replies = { now() }";
     for (bug, is_told) in [(None, false), (Some(Mutant::RefusedTogether), true)] {
         let _seeded = Seeded::begin(bug);
@@ -77,5 +83,21 @@ async fn a_refusal_is_told_to_the_task_whose_key_it_is_for() {
         let (allowed, denied, ()) = tokio::join!(biased; waiting(0), waiting(1), refused);
         assert!(matches!(denied, Ok(Err(LockError::Backend { .. }))), "{bug:?}: {denied:?}");
         assert_eq!(allowed.is_ok(), is_told, "{bug:?}: {allowed:?}");
+    }
+}
+
+/// The task waits for its connection, and is polled again long after its time. By then nothing was asked.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_came_late_to_a_command_that_was_never_sent_does_not_say_that_the_lock_is_busy() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::UnsentIsBusy), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        network.move_away(Duration::from_millis(60));
+        let locks = connect(&network, "p");
+        let mut acquiring = pin!(locks.lock("k", &0).timeout(Duration::from_millis(30)).acquire());
+        assert!(acquiring.as_mut().now_or_never().is_none(), "it connects");
+        sleep(Duration::from_secs(2)).await;
+        let told = acquiring.await;
+        assert_eq!(matches!(told, Err(LockError::Backend { .. })), is_told, "{bug:?}: {told:?}");
     }
 }
