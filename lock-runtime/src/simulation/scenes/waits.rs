@@ -49,7 +49,7 @@ async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repea
         let refused = async {
             sleep(Duration::from_millis(100)).await;
             network.server(|server, _| {
-                server.patch("local function ask", "error({ err = 'NOPERM no' })\nlocal function ask")
+                server.patch("local function ask", "error({ err = 'NOPERM no' })\nlocal function ask");
             });
         };
         let waiting = locks.lock("k", &0).timeout(Duration::from_secs(9)).acquire();
