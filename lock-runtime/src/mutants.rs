@@ -45,6 +45,7 @@ mod seeded {
         DeadlineFromReply,
         DeletedUnseen,
         DeadTurnNotPassed,
+        DenialOutlivesAnswer,
         DistanceForgotten,
         DriftAsUsual,
         DroppedGuardKept,

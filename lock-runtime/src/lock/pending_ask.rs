@@ -134,6 +134,12 @@ impl PendingAsk {
         }
     }
 
+    /// The store has granted or answered the ask since.
+    fn forget_denial(&mut self) {
+        mutant!(DenialOutlivesAnswer => return);
+        self.denial = None;
+    }
+
     pub(super) fn take_denial(&mut self) -> Option<StoreError> {
         self.denial.take().map(|denial| *denial)
     }
@@ -141,7 +147,7 @@ impl PendingAsk {
     /// Takes in the answer to `ask`.
     pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env) {
         self.fences = ask.fences;
-        self.denial = None;
+        self.forget_denial();
         let delivery = std::mem::replace(&mut self.delivery, Delivery::Settled);
         match answer {
             Answer::Granted(grant) => self.grant = Granted::Whole(grant),

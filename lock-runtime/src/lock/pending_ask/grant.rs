@@ -23,7 +23,7 @@ impl PendingAsk {
     /// Takes in a pushed grant. Rule 22: it is for no longer than was asked for, whatever it says.
     pub(crate) fn on_push(&mut self, pushed: &Pushed) {
         self.was_pushed = true;
-        self.denial = None;
+        self.forget_denial();
         self.note_queue_behind(pushed);
         let claim = self.believable(pushed.claim);
         mutant!(PartIsWhole => {

@@ -2,6 +2,7 @@ use tokio::time::advance;
 
 use super::super::plain::Plain;
 use super::*;
+use crate::BackendError;
 use crate::clock::Drift;
 use crate::mutants::{Mutant, Seeded};
 use crate::timing::CLAIM;
@@ -183,5 +184,34 @@ async fn a_refusal_that_is_read_after_a_later_one_says_nothing_new() {
         let known = pending.busy().is_some_and(|busy| busy.owner == Token::foreign(owner));
         assert!(known, "{bug:?}: the server's clock says {micros}");
         assert_eq!(pending.pauses(&Plain::new()), owner == "earlier");
+    }
+}
+
+/// A later task would fail by it, which the store would not refuse.
+#[test]
+fn a_denial_is_forgotten_with_the_next_answer_the_next_push_and_the_next_token() {
+    for (bug, is_told) in [(None, false), (Some(Mutant::DenialOutlivesAnswer), true)] {
+        let _seeded = Seeded::begin(bug);
+        let denied = || {
+            let mut pending = pending();
+            pending.on_denial(StoreError::never(BackendError::new("NOPERM")));
+            pending
+        };
+        assert!(denied().take_denial().is_some());
+        let (mut answered, mut pushed, mut restarted) = (denied(), denied(), denied());
+        refuse(&mut answered, busy("x", 1, 9));
+        pushed.on_push(&Pushed {
+            token: Token::foreign("t"),
+            claim: CLAIM,
+            store_micros: 0,
+            contended: false,
+            node: None,
+            unconfirmed: false,
+            partial: false,
+        });
+        restarted.restart(Token::foreign("u"));
+        assert_eq!(answered.take_denial().is_some(), is_told, "{bug:?}");
+        assert_eq!(pushed.take_denial().is_some(), is_told, "{bug:?}");
+        assert!(restarted.take_denial().is_none());
     }
 }
