@@ -7,8 +7,8 @@ use super::slot::Slot;
 use crate::lock::{Lock, Passed, PassedBy};
 
 impl Slot {
-    /// Whether the task `id`, which waits and is polled, was called. From now on `waker` calls it.
-    pub(super) fn has_called(&self, id: u64, waker: &Waker) -> bool {
+    /// The task `id` waits, and is polled: from now on `waker` calls it. Returns whether it was called.
+    pub(super) fn poll_turn(&self, id: u64, waker: &Waker) -> bool {
         self.note(|lock| lock.poll(id, waker)).is_none()
     }
 

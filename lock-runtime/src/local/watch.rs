@@ -42,9 +42,8 @@ impl Lost<'_> {
     }
 
     /// Whether the hold is lost by now.
-    fn is_lost(self: Pin<&mut Self>) -> bool {
-        let this = self.project();
-        !*this.is_new && !this.handle.is_valid()
+    fn is_lost(&self) -> bool {
+        !self.is_new && !self.handle.is_valid()
     }
 }
 
@@ -52,7 +51,7 @@ impl Future for Lost<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        while !self.as_mut().is_lost() {
+        while !self.is_lost() {
             if self.as_mut().poll_change(context).is_pending() {
                 return Poll::Pending;
             }
@@ -92,12 +91,9 @@ impl<'a> Watch<'a> {
     }
 
     /// The error of the first hold that is lost by now.
-    fn find_lost(self: Pin<&mut Self>) -> Option<LockError> {
-        let this = self.project();
-        let first = this.lost.as_pin_mut().into_iter();
-        let mut all = first.chain(this.others.iter_mut().map(Pin::as_mut));
-        let lost = all.find_map(|mut lost| lost.as_mut().is_lost().then_some(lost.handle));
-        lost.map(|handle| handle.lost_error(false))
+    fn find_lost(&self) -> Option<LockError> {
+        let mut all = self.lost.iter().chain(self.others.iter().map(|lost| &**lost));
+        all.find(|lost| lost.is_lost()).map(|lost| lost.handle.lost_error(false))
     }
 
     /// The body waits: wakes its task when a hold may be lost. Ready when that is so already.
@@ -150,7 +146,7 @@ impl<B: Future> Future for Protected<'_, B> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if let Some(lost) = this.watch.as_mut().find_lost() {
+        if let Some(lost) = this.watch.find_lost() {
             return Poll::Ready(Err(lost));
         }
         let outcome = {
@@ -160,7 +156,7 @@ impl<B: Future> Future for Protected<'_, B> {
         if outcome.is_pending() {
             // Only now: a body that does not wait needs nobody who wakes it.
             while this.watch.as_mut().poll_change(context).is_ready() {
-                if let Some(lost) = this.watch.as_mut().find_lost() {
+                if let Some(lost) = this.watch.find_lost() {
                     return Poll::Ready(Err(lost));
                 }
             }

@@ -271,7 +271,7 @@ impl Lock {
             (false, _) => 0,
             // The next holds come without a command.
             (true, None) if request.may_linger() => MOST_FENCES,
-            (true, None) => (1 + self.waiters.fenced()).min(MOST_FENCES),
+            (true, None) => (1 + self.waiters.fences_wanted()).min(MOST_FENCES),
             // Rule S6: other owners draw meanwhile, and what was reserved would be smaller than their tokens.
             (true, Some(_)) => 1,
         }

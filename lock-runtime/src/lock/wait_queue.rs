@@ -53,7 +53,7 @@ impl WaitQueue {
     }
 
     /// How many want a fencing token.
-    pub(super) fn fenced(&self) -> u32 {
+    pub(super) fn fences_wanted(&self) -> u32 {
         self.fenced
     }
 
@@ -140,13 +140,13 @@ mod tests {
         for (id, fenced) in ids.into_iter().zip([true, false, true, false]) {
             queue.add(id, waiter(fenced));
         }
-        assert_eq!((queue.len(), queue.fenced()), (4, 2));
+        assert_eq!((queue.len(), queue.fences_wanted()), (4, 2));
         let mut called = || queue.pop().map(|(id, _)| id);
         assert_eq!(
             [called(), called(), called(), called(), called()],
             [Some(98), Some(99), Some(101), Some(102), None]
         );
-        assert_eq!((queue.len(), queue.fenced()), (0, 0));
+        assert_eq!((queue.len(), queue.fences_wanted()), (0, 0));
     }
 
     #[test]
@@ -155,9 +155,9 @@ mod tests {
         queue.add(1, waiter(true));
         queue.add(2, waiter(true));
         assert!(queue.remove(1).is_some() && queue.remove(1).is_none());
-        assert_eq!((queue.ids().collect::<Vec<_>>(), queue.fenced()), (vec![2], 1));
+        assert_eq!((queue.ids().collect::<Vec<_>>(), queue.fences_wanted()), (vec![2], 1));
         assert_eq!(queue.take_all().count(), 1);
-        assert_eq!((queue.is_empty(), queue.fenced()), (true, 0));
+        assert_eq!((queue.is_empty(), queue.fences_wanted()), (true, 0));
     }
 
     /// The tasks that are woken when a future is called that was polled by two tasks, one after another.

@@ -70,7 +70,7 @@ impl Future for QueuePlace<'_> {
             };
             self.taken_by = Some(slot);
         }
-        if !self.slot().has_called(id, context.waker()) {
+        if !self.slot().poll_turn(id, context.waker()) {
             return Poll::Pending;
         }
         self.id = None;
