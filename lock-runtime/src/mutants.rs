@@ -47,6 +47,7 @@ mod seeded {
         DeadTurnNotPassed,
         DenialOutlivesAnswer,
         DistanceForgotten,
+        DividedLeaseKept,
         DriftAsUsual,
         DroppedGuardKept,
         EarlierRenewalCounts,

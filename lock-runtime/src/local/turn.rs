@@ -6,7 +6,7 @@ use super::core::Core;
 use super::slot::Slot;
 use crate::clock::Moment;
 use crate::lock::{Attempt, Ended, EndedHold, Ending, ResolvedRequest, Step};
-use crate::protocol::{Answer, Ask, Release, Renewed};
+use crate::protocol::{Answer, Ask, Release, Renewed, StoreError};
 
 /// The turn in a slot. Dropping it passes the turn on, and releases or withdraws what no task needs any more.
 #[derive(Debug)]
@@ -65,13 +65,22 @@ impl Turn {
         self.release_gone(gone);
     }
 
+    /// Takes in that a confirmation failed.
+    pub(super) fn on_failed_confirmation(&self, error: &StoreError) {
+        if error.is_divided {
+            let over = self.slot.step(|lock, _| lock.on_divided_confirmation(self.id, &*self.slot));
+            self.release_gone(over);
+        }
+    }
+
     /// Takes in the answer to a draw.
     pub(super) fn on_draw_answer(&self, first: Option<u64>, count: u32) {
         let gone = self.slot.step(|lock, out| lock.on_draw_answer(self.id, first, count, &*self.slot, out));
         self.release_gone(gone);
     }
 
-    /// The mark of a force ends with its token (rule 21).
+    /// What the store still has of a lease that is gone here is in the way of others: the mark of a force (rule 21), or the lock itself
+    /// on some servers of a quorum.
     fn release_gone(&self, gone: Option<Release>) {
         mutant!(UnusedMarkLeft => return);
         if let Some(gone) = gone {

@@ -208,12 +208,26 @@ impl Lock {
             }
             // The store no longer has the lease, so there is nothing to release. The next step asks under a new token
             // (rule L3: a token is never used again).
-            Renewed::NotOwned | Renewed::Partial => self.standing = Standing::Nothing,
-            // Rule 21: no body began.
-            Renewed::Forced => release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env)),
+            Renewed::NotOwned => self.standing = Standing::Nothing,
+            // Rule 21: no body began. What some servers of a quorum still have is in the way of others.
+            Renewed::Forced | Renewed::Partial => {
+                release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env));
+            }
         }
         out.wakes = true;
         release
+    }
+
+    /// Takes in that the servers of a quorum are divided over the confirmation that the task `id` asked for. Each further one would
+    /// lengthen the lease on those that have it, and others may wait for just these (rule Q2). Returns the release of a lease whose time
+    /// is over.
+    pub(crate) fn on_divided_confirmation(&mut self, id: u64, env: &dyn Env) -> Option<Release> {
+        mutant!(DividedLeaseKept => return None);
+        if !self.acts(id) {
+            return None;
+        }
+        let now = env.now();
+        self.standing.take_lease_if(|lease| lease.until.remaining_at(now).is_zero()).map(|lease| lease.release(env))
     }
 
     /// Takes in the answer to the draw that the task `id` asked for. Returns the release of a lease that is gone: it may have been taken

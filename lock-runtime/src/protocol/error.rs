@@ -11,6 +11,8 @@ pub(crate) struct StoreError {
     pub(crate) out_of_time: bool,
     /// There were answers: the verb came to the servers when its time was over. They are well.
     pub(crate) came_too_late: bool,
+    /// Some servers say yes and others no, and the others that could decide fail.
+    pub(crate) is_divided: bool,
     /// How many replicas confirmed the verb, and how many must.
     pub(crate) replicas: Option<(u32, u32)>,
     pub(crate) problem: BackendError,
@@ -23,6 +25,7 @@ impl StoreError {
             reach: Reach::Unanswered,
             out_of_time: false,
             came_too_late: false,
+            is_divided: false,
             replicas: None,
             problem,
         }

@@ -230,7 +230,8 @@ async fn send(
         }
         Step::Confirm(renewal) => {
             let answers = store.renew(std::slice::from_ref(renewal), deadline).await;
-            exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
+            let confirmed = exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome));
+            confirmed.inspect_err(|error| turn.on_failed_confirmation(error))
         }
         Step::Draw(token, count) => {
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;

@@ -258,3 +258,30 @@ async fn an_ask_that_had_too_little_time_is_no_outage() {
     let refused = other.lock("k", &0).timeout(Duration::from_millis(40)).acquire().await;
     assert!(matches!(refused, Err(LockError::Timeout { .. })), "{refused:?}");
 }
+
+/// One of three servers is away. A lease has gone on one of the two others, which has the lock for another process now: nobody can tell
+/// whose the lock is. Each confirmation keeps it on the last one from that process.
+#[tokio::test(start_paused = true)]
+async fn a_lease_over_which_the_servers_are_divided_is_given_back_and_asked_for_anew() {
+    for (bug, is_had) in [(None, true), (Some(Mutant::DividedLeaseKept), false)] {
+        let (_time, servers) = quorum(0);
+        let (one, two) = (connect(&servers, "p").await, connect(&servers, "q").await);
+        let _seeded = Seeded::begin(bug);
+        servers.set_conditions(Conditions { delay: Duration::from_millis(4), ..Conditions::default() });
+        servers.all()[2].set_conditions(Conditions { cut_before: 1.0, refused: 1.0, ..Conditions::default() });
+        // Longer than a claim: it is confirmed before the hold begins.
+        let kept_out = Duration::from_secs(5);
+        let asks = tokio::spawn(async move {
+            one.lock("k", &0).at_least(kept_out).expire(kept_out).timeout(LONG).acquire().await
+        });
+        while count(&servers, "k:0") < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        servers.first().execute(&["DEL", "k:0"]);
+        let begin = Instant::now();
+        two.lock("k", &0).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        let had = asks.await.unwrap();
+        assert_eq!(had.is_ok(), is_had, "{bug:?}: {had:?}");
+    }
+}

@@ -97,7 +97,8 @@ impl<Y, N> Votes<Y, N> {
             Some((_, error)) => BackendError::caused_by(text, error.problem.clone()),
             None => BackendError::new(text),
         };
-        StoreError { retry, out_of_time, came_too_late: self.came_too_late(), ..StoreError::later(problem) }
+        let is_divided = !self.yes.is_empty() && !self.no.is_empty();
+        StoreError { retry, out_of_time, came_too_late: self.came_too_late(), is_divided, ..StoreError::later(problem) }
     }
 
     /// Whether a majority has answered, when those count that say that the verb came too late. Then no server is at fault.
