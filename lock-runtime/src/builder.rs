@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::settings::Settings;
 use crate::store::redis::wire::Trust;
 
-mod connect;
+pub(crate) mod connect;
 pub(crate) mod quorum;
 mod wired;
 

@@ -51,6 +51,7 @@ mod seeded {
         DriftAsUsual,
         DroppedGuardKept,
         EarlierRenewalCounts,
+        EarlierReplyUnwatched,
         EarlierSilenceForgotten,
         EarlyHoldsKept,
         EmptiedQueueAwaited,

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::cluster::{Cluster, topology::Topology};
-use crate::store::redis::link::{Channel, Link};
+use crate::store::redis::link::{Channel, Common, Link};
 use crate::store::redis::replicas::Replicas;
 use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
@@ -253,6 +253,18 @@ fn over(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }
 
+/// What all connections of a manager have in common.
+pub(crate) fn common(settings: &Settings, spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Common {
+    let Settings { command_timeout, connect_timeout, .. } = *settings;
+    Common { drift: settings.drift(), command_timeout, connect_timeout, spawn: Arc::new(spawn) }
+}
+
+/// What they need in the background runs on the keeper's `thread`, which nothing blocks.
+pub(super) fn common_on(thread: &Arc<KeeperThread>, settings: &Settings) -> Common {
+    let thread = Arc::clone(thread);
+    common(settings, move |work| thread.spawn_boxed(work))
+}
+
 /// Two stores for the same place: the first over the connections of the callers of `process`, the second over those of
 /// its keeper.
 fn stores(
@@ -261,28 +273,21 @@ fn stores(
     settings: &Settings,
     thread: &Arc<KeeperThread>,
 ) -> (RedisStore, RedisStore) {
-    let (command_timeout, connect_timeout) = (settings.command_timeout, settings.connect_timeout);
+    let common = common_on(thread, settings);
     let (callers, keeper) = (Channel::of_callers(process.id()), Channel::of_keeper(process.id()));
     match target {
         Target::Server(endpoint) => {
             let link = |channel| {
                 let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
-                Link::new(
-                    endpoint.clone(),
-                    Some(channel),
-                    replicas,
-                    None,
-                    settings.drift(),
-                    (command_timeout, connect_timeout),
-                )
+                Link::new(endpoint.clone(), Some(channel), replicas, None, common.clone())
             };
             (RedisStore::new(link(callers)), RedisStore::new(link(keeper)))
         }
         Target::Cluster(seeds) => {
-            let topology = Topology::new(*seeds, settings.drift(), command_timeout, connect_timeout);
+            let topology = Topology::new(*seeds, common);
             let masters = |channel| Cluster::new(&topology, channel);
-            let (front, back, thread) = (masters(callers), masters(keeper), Arc::clone(thread));
-            front.mirror_connections(&back, move |work| thread.spawn(work));
+            let (front, back) = (masters(callers), masters(keeper));
+            front.mirror_connections(&back);
             (RedisStore::new(Servers::Cluster(front)), RedisStore::new(Servers::Cluster(back)))
         }
     }

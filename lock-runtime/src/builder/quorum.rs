@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Settings;
+use super::connect::common_on;
 use super::wired::Wired;
 use crate::LockError;
 use crate::store::AnyStore;
@@ -40,12 +41,11 @@ impl Settings {
 pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, LockError> {
     let addresses = endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ");
     let is_tls = endpoints.iter().any(Endpoint::is_tls);
-    Wired::new(addresses, is_tls, settings.of_quorum()?, |settings, process, _| {
+    Wired::new(addresses, is_tls, settings.of_quorum()?, |settings, process, thread| {
+        let common = common_on(thread, settings);
         let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
             let node = |endpoint: &Endpoint| {
-                let times = (settings.command_timeout, settings.connect_timeout);
-                let (channel, drift) = (channel.clone(), settings.drift());
-                RedisStore::new(Link::new(endpoint.clone(), channel, None, settings.max_lease, drift, times))
+                RedisStore::new(Link::new(endpoint.clone(), channel.clone(), None, settings.max_lease, common.clone()))
             };
             endpoints.iter().map(node).collect()
         };

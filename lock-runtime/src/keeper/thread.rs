@@ -61,7 +61,7 @@ impl KeeperThread {
     }
 
     /// One kind of task for all work: the compiler makes all of tokio's code about a task again for each kind.
-    fn spawn_boxed(&self, work: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn_boxed(&self, work: BoxFuture<'static, ()>) {
         let alive = self.alive.clone();
         self.runtime.spawn(async move {
             work.await;

@@ -12,6 +12,7 @@ use server_model::slot_of;
 use tokio::time::sleep;
 
 use super::network::Network;
+use super::process::of_links;
 use super::world::Plan;
 use crate::settings::Settings;
 use crate::store::redis::RedisStore;
@@ -35,10 +36,10 @@ pub(super) fn plan(random: &mut Rng) -> Plan {
 pub(super) fn stores(network: &Arc<Network>, name: &str, settings: &Settings, process: &str) -> [RedisStore; 2] {
     let addresses = (1..=NODES).map(|port| format!("redis://node:{port}").into_connection_info().unwrap()).collect();
     let seeds = Seeds::simulated(&network.host(name), addresses).unwrap();
-    let topology = Topology::new(seeds, settings.drift(), settings.command_timeout, settings.connect_timeout);
+    let topology = Topology::new(seeds, of_links(settings));
     let [front, back] =
         [Channel::of_callers(process), Channel::of_keeper(process)].map(|channel| Cluster::new(&topology, channel));
-    front.mirror_connections(&back, |work| drop(tokio::spawn(work)));
+    front.mirror_connections(&back);
     [front, back].map(|masters| RedisStore::new(Servers::Cluster(masters)))
 }
 

@@ -11,8 +11,10 @@ use server_model::ModelServer;
 use tokio::time::{Instant, sleep_until};
 
 use super::network::Network;
+use super::process::of_links;
 use super::time::Simulated;
-use crate::clock::{Deadline, Drift};
+use crate::clock::Deadline;
+use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
@@ -326,14 +328,8 @@ async fn play(seed: u64) {
     let callers = ["a", "b", "gone"].map(Caller::new);
     let over_network = |caller: &Caller| {
         let (endpoint, limit) = (Endpoint::Simulated(network.host(caller.id())), Duration::from_secs(1));
-        RedisStore::new(Link::new(
-            endpoint,
-            Some(Channel::of_callers(caller.id())),
-            None,
-            None,
-            Drift::DEFAULT,
-            (limit, limit),
-        ))
+        let settings = Settings { command_timeout: limit, connect_timeout: limit, ..Settings::default() };
+        RedisStore::new(Link::new(endpoint, Some(Channel::of_callers(caller.id())), None, None, of_links(&settings)))
     };
     let scripts = [over_network(&callers[0]), over_network(&callers[1])];
     for store in &scripts {

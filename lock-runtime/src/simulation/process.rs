@@ -15,6 +15,7 @@ use super::servers::Servers;
 use super::tasks::{Task, lingers};
 use super::world::Plan;
 use crate::LockManager;
+use crate::builder::connect::common;
 use crate::builder::quorum::{MAX_LEASE, PATIENCE};
 use crate::engine::Engine;
 use crate::settings::Settings;
@@ -22,7 +23,7 @@ use crate::store::AnyStore;
 use crate::store::quorum::Quorum;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::{Channel, Link};
+use crate::store::redis::link::{Channel, Common, Link};
 use crate::token::Process as Caller;
 
 pub(super) struct Process {
@@ -141,6 +142,11 @@ pub(super) fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_d
     LockManager::new(Engine::new(settings, process, front, back, None))
 }
 
+/// What all connections of a manager have in common. A world has one thread.
+pub(super) fn of_links(settings: &Settings) -> Common {
+    common(settings, |work| drop(tokio::spawn(work)))
+}
+
 /// With so much allowance for clocks that run apart.
 fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u32) -> LockManager {
     let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
@@ -148,9 +154,8 @@ fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u
     let of_quorum = (servers.len() > 1).then_some(MAX_LEASE);
     let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
         let node = |network: &Arc<Network>| {
-            let (endpoint, timeouts) =
-                (Endpoint::Simulated(network.host(name)), (settings.command_timeout, settings.connect_timeout));
-            RedisStore::new(Link::new(endpoint, channel.clone(), None, of_quorum, settings.drift(), timeouts))
+            let (endpoint, common) = (Endpoint::Simulated(network.host(name)), of_links(&settings));
+            RedisStore::new(Link::new(endpoint, channel.clone(), None, of_quorum, common))
         };
         servers.iter().map(node).collect()
     };

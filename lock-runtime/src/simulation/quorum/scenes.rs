@@ -271,9 +271,10 @@ async fn a_lease_over_which_the_servers_are_divided_is_given_back_and_asked_for_
         servers.all()[2].set_conditions(Conditions { cut_before: 1.0, refused: 1.0, ..Conditions::default() });
         // Longer than a claim: it is confirmed before the hold begins.
         let kept_out = Duration::from_secs(5);
-        let asks = tokio::spawn(async move {
-            one.lock("k", &0).at_least(kept_out).expire(kept_out).timeout(LONG).acquire().await
-        });
+        let asks =
+            tokio::spawn(
+                async move { one.lock("k", &0).at_least(kept_out).expire(kept_out).timeout(LONG).acquire().await },
+            );
         while count(&servers, "k:0") < 2 {
             sleep(Duration::from_millis(1)).await;
         }

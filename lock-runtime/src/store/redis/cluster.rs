@@ -50,14 +50,10 @@ impl Cluster {
         })
     }
 
-    /// From now on `keeper` connects to each master that this connects to, in tasks that it passes to `spawn`. So the
-    /// release of a guard that is dropped at once need not wait for a connection.
-    pub(crate) fn mirror_connections(
-        &self,
-        keeper: &Arc<Self>,
-        spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static,
-    ) {
-        let keeper = Arc::clone(keeper);
+    /// From now on `keeper` connects to each master that this connects to. So the release of a guard that is dropped at once need not
+    /// wait for a connection.
+    pub(crate) fn mirror_connections(&self, keeper: &Arc<Self>) {
+        let (keeper, spawn) = (Arc::clone(keeper), Arc::clone(&self.topology.common.spawn));
         let on_new_master = move |node| {
             let keeper = Arc::clone(&keeper);
             spawn(Box::pin(async move {
@@ -105,12 +101,9 @@ impl Cluster {
         if let Some(link) = links.get(node) {
             return Arc::clone(link);
         }
-        let Topology { drift, command_timeout, connect_timeout, .. } = *self.topology;
-        let endpoint = self.topology.endpoint(node);
-        let link = {
-            let channel = Some(self.channel.clone());
-            Link::new(endpoint, channel, None, None, drift, (command_timeout, connect_timeout))
-        };
+        let (endpoint, common) = (self.topology.endpoint(node), self.topology.common.clone());
+        let connect_timeout = common.connect_timeout;
+        let link = Link::new(endpoint, Some(self.channel.clone()), None, None, common);
         let (topology, own) = (Arc::downgrade(&self.topology), node.clone());
         link.restrict(Box::new(move |key| topology.upgrade().is_some_and(|topology| topology.lives_at(key, &own))));
         if let Some(events) = self.events.get() {
@@ -192,7 +185,7 @@ impl Cluster {
         }
         if self.topology.master(0).is_none() {
             let topology = Arc::clone(&self.topology);
-            tokio::spawn(async move { topology.look_for(0, topology.connect_timeout).await });
+            tokio::spawn(async move { topology.look_for(0, topology.common.connect_timeout).await });
         }
     }
 

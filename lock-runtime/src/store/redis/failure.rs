@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::wire::NoReply;
 use crate::BackendError;
 use crate::error::within;
 use crate::store::{Reach, Retry, StoreError};
@@ -250,6 +251,12 @@ impl From<RedisError> for CallError {
             return Self::UnknownScript { repeated: false };
         }
         Self::Failed(Arc::new(without_arguments(error)))
+    }
+}
+
+impl From<NoReply> for CallError {
+    fn from(error: NoReply) -> Self {
+        RedisError::from(error).into()
     }
 }
 

@@ -8,7 +8,7 @@ use redis::{Pipeline, RedisConnectionInfo, ServerError, Value};
 use tokio::task::JoinSet;
 
 use super::failure::{CallError, RESP3};
-use super::wire::{Hear, Peer, Socket, Wire};
+use super::wire::{Hear, NoReply, Peer, Socket, Wire};
 use crate::clock::Moment;
 
 /// The oldest Redis with everything that the protocol uses.
@@ -62,7 +62,7 @@ impl Greeted {
             command.arg(words);
             probes.add_command(command);
         }
-        let replies = self.wire.send_all(&probes).await?;
+        let replies = self.wire.until(None).send_all(&probes).await?;
         replies.into_iter().zip(ABILITIES).try_for_each(|(reply, (what, _))| match self.need(what, Some(reply)) {
             Err(error @ CallError::Lacks(..)) => Err(error),
             // The server is busy, the user lacks a right, another node has the slot: the first lock shows it.
@@ -92,7 +92,7 @@ impl Greeted {
             return Ok(());
         }
         let mut command = redis::cmd("CLUSTER");
-        let ranges = self.wire.send(command.arg("SLOTS")).await.and_then(Value::extract_error)?;
+        let ranges = self.wire.until(None).send(command.arg("SLOTS")).await?.extract_error()?;
         let is_all = |range: &Value| matches!(range, Value::Array(range) if range.starts_with(&[Value::Int(0), Value::Int(16_383)]));
         let serves_all = matches!(&ranges, Value::Array(ranges) if ranges.first().is_some_and(is_all));
         if serves_all && hello_field(&self.hello, "role").as_deref() == Some("master") {
@@ -178,10 +178,12 @@ pub(super) async fn greet_over(
     let asked = Moment::now();
     // The reply to `HELLO` has a place of its own: what a server says that closes the connection must not be lost.
     let hello = hello(peer.map(Peer::settings));
-    let (hello, replies) = join(wire.send(&hello), wire.send_all(&all)).await;
+    let sender = wire.until(None);
+    let (hello, replies) = join(sender.send(&hello), sender.send_all(&all)).await;
     let round_trip = asked.elapsed();
-    let hello = hello.and_then(Value::extract_error).map_err(of_setup)?;
-    let mut replies = replies.map_err(of_setup)?;
+    let of_wire = |error: NoReply| of_setup(error.into());
+    let hello = hello.map_err(of_wire)?.extract_error().map_err(of_setup)?;
+    let mut replies = replies.map_err(of_wire)?;
     let introduced: Vec<_> = replies.drain(..introduction.len().min(replies.len())).collect();
     if selects {
         introduced.into_iter().next().unwrap_or(Value::Nil).extract_error().map_err(of_setup)?;

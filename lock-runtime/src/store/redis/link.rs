@@ -46,6 +46,19 @@ use drifting::Drifting;
 use reader::Reader;
 use sharded::Shard;
 
+/// What all connections of a manager have in common.
+#[derive(Clone)]
+pub(crate) struct Common {
+    /// How far the server's clock and this process's clock may drift apart.
+    pub(crate) drift: Drift,
+    pub(crate) command_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) spawn: Spawn,
+}
+
+/// Has a task run where nothing blocks.
+pub(crate) type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
+
 pub(crate) struct Link {
     this: Weak<Link>,
     endpoint: Endpoint,
@@ -69,6 +82,7 @@ pub(crate) struct Link {
     own: OnceLock<Own>,
     command_timeout: Duration,
     connect_timeout: Duration,
+    spawn: Spawn,
     state: Mutex<State>,
     /// An attempt to connect has ended.
     attempted: Notify,
@@ -145,8 +159,7 @@ impl Link {
         channel: Option<Channel>,
         replicas: Option<Replicas>,
         max_lease: Option<Duration>,
-        drift: Drift,
-        (command_timeout, connect_timeout): (Duration, Duration),
+        Common { drift, command_timeout, connect_timeout, spawn }: Common,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -163,6 +176,7 @@ impl Link {
             own: OnceLock::new(),
             command_timeout,
             connect_timeout,
+            spawn,
             state: Mutex::default(),
             attempted: Notify::new(),
             generations: AtomicU64::new(0),

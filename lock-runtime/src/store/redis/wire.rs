@@ -9,14 +9,13 @@
 
 use std::fmt;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Either, ready};
-use redis::{Cmd, ErrorKind, Pipeline, PushKind, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, PushKind, RedisError, Value};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::mutex::Mutex;
 
@@ -26,18 +25,23 @@ pub(crate) mod encode;
 mod output;
 mod places;
 mod releases;
+mod sender;
 mod socket;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;
+mod watch;
 
 use driver::Driver;
 pub(crate) use encode::Delete;
 use output::Output;
-use places::{Aftermath, Places, Want};
+use places::{Aftermath, Places};
 pub(crate) use releases::LoneRelease;
+pub(crate) use sender::{Sender, Sending};
 pub(crate) use socket::{Peer, Socket, Trust};
+pub(crate) use watch::Watch;
+use watch::Watched;
 
 /// How many replies are to come before one more task has to wait with its command.
 const IN_FLIGHT: usize = 4096;
@@ -72,6 +76,7 @@ struct Shared {
 struct State {
     output: Output,
     places: Places,
+    watched: Watched,
     /// Wakes the driver; `None` before it runs for the first time.
     driver: Option<Waker>,
     /// Whether the driver was woken for the output.
@@ -85,7 +90,7 @@ struct State {
 
 /// Why a connection has ended.
 #[derive(Clone, Debug)]
-enum Ended {
+pub(crate) enum Ended {
     Io(Arc<io::Error>),
     /// What came does not follow the protocol.
     Malformed,
@@ -100,6 +105,23 @@ impl Ended {
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Self {
         Self::Io(Arc::new(error))
+    }
+}
+
+/// Why there is no reply.
+#[derive(Debug)]
+pub(crate) enum NoReply {
+    Ended(Ended),
+    /// It did not come in time.
+    Overdue,
+}
+
+impl From<NoReply> for RedisError {
+    fn from(error: NoReply) -> Self {
+        match error {
+            NoReply::Ended(ended) => ended.into(),
+            NoReply::Overdue => io::Error::from(io::ErrorKind::TimedOut).into(),
+        }
     }
 }
 
@@ -118,6 +140,7 @@ impl Wire {
         let state = State {
             output: Output::to(socket.writer),
             places: Places::default(),
+            watched: Watched::default(),
             driver: None,
             is_called: false,
             is_full: false,
@@ -134,45 +157,14 @@ impl Wire {
         self.0.0.lock().places.unread()
     }
 
-    /// Sends a command now; the future waits for its reply. An error reply is a value.
-    pub(crate) fn send<'a>(&'a self, command: &'a Cmd) -> Sending<'a> {
-        self.send_written(|output| command.write_packed_command(output))
+    /// Sends commands whose replies have to come by then; `None` for no end.
+    pub(crate) fn until(&self, by: Option<Instant>) -> Sender<'_> {
+        Sender::new(&self.0.0, by)
     }
 
-    /// The same for a command that `write` writes.
-    pub(crate) fn send_written<'a>(&'a self, write: impl Fn(&mut Vec<u8>) + Send + 'a) -> Sending<'a> {
-        self.send_for(Want::One, write)
-    }
-
-    /// Sends a command that `write` writes behind another, in one piece, and waits for both replies.
-    pub(crate) fn send_behind<'a>(
-        &'a self,
-        first: &'a Cmd,
-        write: impl Fn(&mut Vec<u8>) + Send + 'a,
-    ) -> impl Future<Output = RedisResult<[Value; 2]>> + Send + 'a {
-        let both = move |output: &mut Vec<u8>| {
-            first.write_packed_command(output);
-            write(output);
-        };
-        self.send_for(Want::List(2), both).map(|replies| {
-            let replies = if let Value::Array(replies) = replies? { replies } else { Vec::new() };
-            Ok(<[Value; 2]>::try_from(replies).unwrap_or_default())
-        })
-    }
-
-    /// Sends commands in one piece, and waits for the replies to all of them.
-    pub(crate) fn send_all<'a>(
-        &'a self,
-        commands: &'a Pipeline,
-    ) -> impl Future<Output = RedisResult<Vec<Value>>> + Send + 'a {
-        if commands.is_empty() {
-            return Either::Left(ready(Ok(Vec::new())));
-        }
-        let write = |output: &mut Vec<u8>| commands.cmd_iter().for_each(|command| command.write_packed_command(output));
-        Either::Right(self.send_for(Want::List(commands.len()), write).map(|replies| match replies? {
-            Value::Array(replies) => Ok(replies),
-            reply => Ok(vec![reply]),
-        }))
+    /// What ends the waits for replies that do not come in time. It has to run somewhere.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::new(&self.0.0)
     }
 
     /// Sends a command behind all that were sent before, and waits for nothing. It is not sent when there is no room. When the
@@ -186,77 +178,6 @@ impl Wire {
             state.hand_over(is_first);
         }
     }
-
-    /// Releases a lock by `free.lua`, together with all that goes out in the same write. The reply is what the script says to this
-    /// release alone. Calls `on_script` when the release is the first of those that go together.
-    pub(crate) fn free<'a>(&'a self, release: LoneRelease<'a>, on_script: impl Fn() + Send + 'a) -> Sending<'a> {
-        self.send_by(move |state| {
-            if state.output.releases.is_empty() {
-                on_script();
-            }
-            let is_first = state.is_idle() && !release.are_more;
-            let place = state.places.take_for_later(Want::One);
-            state.output.releases.add(release, place);
-            if state.output.releases.is_full() {
-                state.write_releases();
-            }
-            state.hand_over(is_first);
-            place
-        })
-    }
-
-    /// Releases a lock by `delete`. The reply is what `free.lua` would say to it: it may be that somebody waits for a lock that is
-    /// deleted. When `are_more` releases come at once, they go out together.
-    pub(crate) fn delete<'a>(
-        &'a self,
-        LoneRelease { lock, token, are_more, .. }: LoneRelease<'a>,
-        delete: Delete,
-    ) -> Sending<'a> {
-        self.send_by(move |state| {
-            let is_first = state.is_idle() && !are_more;
-            let bytes = state.output.write(|output| encode::delete(output, lock, token, delete));
-            let place = state.places.take(Want::Freed, bytes);
-            state.hand_over(is_first);
-            place
-        })
-    }
-
-    fn send_for<'a>(&'a self, want: Want, write: impl Fn(&mut Vec<u8>) + Send + 'a) -> Sending<'a> {
-        self.send_by(move |state| {
-            let is_first = state.is_idle();
-            let bytes = state.output.write(&write);
-            let place = state.places.take(want, bytes);
-            state.hand_over(is_first);
-            place
-        })
-    }
-
-    fn send_by<'a>(&'a self, send: impl Fn(&mut State) -> usize + Send + 'a) -> Sending<'a> {
-        if let Some(answer) = self.enter(&send) {
-            return Either::Left(answer);
-        }
-        Either::Right(Box::pin(async move {
-            loop {
-                self.0.0.await_room().await;
-                if let Some(answer) = self.enter(&send) {
-                    return answer.await;
-                }
-            }
-        }))
-    }
-
-    /// Sends, and takes a place for the replies. `None` when there is no room.
-    fn enter(&self, send: impl FnOnce(&mut State) -> usize) -> Option<Answer<'_>> {
-        let mut state = self.0.0.lock();
-        let place = if let Some(ended) = state.ended.clone() {
-            state.places.take_ended(ended)
-        } else if state.has_room() {
-            send(&mut state)
-        } else {
-            return None;
-        };
-        Some(Answer { shared: &self.0.0, place: Some(place) })
-    }
 }
 
 impl Drop for Handle {
@@ -264,6 +185,7 @@ impl Drop for Handle {
         let mut state = self.0.lock();
         state.is_left = true;
         state.call_driver();
+        state.watched.wake();
     }
 }
 
@@ -288,6 +210,7 @@ impl Shared {
         }
         state.ended = Some(ended.clone());
         let (output, aftermath) = (std::mem::take(&mut state.output), state.places.end(ended));
+        state.watched.wake();
         drop(state);
         drop(output);
         self.has_room.notify_waiters();
@@ -352,43 +275,6 @@ impl State {
         if let Some(driver) = self.driver.as_ref().filter(|_| !self.is_called) {
             driver.wake_by_ref();
             self.is_called = true;
-        }
-    }
-}
-
-/// Commands that were sent, or that wait for room. The latter is rare, and so it is boxed: every command's future would have room for it.
-pub(crate) type Sending<'a> = Either<Answer<'a>, BoxFuture<'a, RedisResult<Value>>>;
-
-/// Waits for the replies that a place is for.
-pub(crate) struct Answer<'a> {
-    shared: &'a Shared,
-    place: Option<usize>,
-}
-
-impl Future for Answer<'_> {
-    type Output = RedisResult<Value>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(place) = self.place else { return Poll::Pending };
-        match self.shared.lock().places.poll(place, context.waker()) {
-            Some(reply) => {
-                self.place = None;
-                Poll::Ready(reply.map_err(RedisError::from))
-            }
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl Drop for Answer<'_> {
-    fn drop(&mut self) {
-        let Some(place) = self.place else { return };
-        let mut state = self.shared.lock();
-        state.leave(place);
-        let has_room_again = state.has_room_again();
-        drop(state);
-        if has_room_again {
-            self.shared.has_room.notify_waiters();
         }
     }
 }

@@ -55,7 +55,7 @@ enum Verdict {
 
 impl<'a> Route<'a> {
     pub(super) fn new(cluster: &'a Cluster, slot: u16, deadline: Deadline) -> Self {
-        let end = deadline.min_at(Deadline::after(cluster.topology.command_timeout), deadline.start());
+        let end = deadline.min_at(Deadline::after(cluster.topology.common.command_timeout), deadline.start());
         Self { cluster, slot, end, pause: PAUSES.0, asking: None, repeated: false, was_sent: false, refused: None }
     }
 

@@ -13,9 +13,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
 use super::super::hash_slot::{SLOTS, slot_of};
+use super::super::link::Common;
 use super::map::{Map, Node};
 use super::seeds::Seeds;
-use crate::clock::{Drift, Moment};
+use crate::clock::Moment;
 use crate::mutex::Mutex;
 use crate::store::Events;
 
@@ -32,9 +33,7 @@ const NODES_AT_ONCE: usize = 8;
 /// The map of one cluster, and which masters are doubtful because a command failed there.
 pub(crate) struct Topology {
     seeds: Seeds,
-    pub(super) drift: Drift,
-    pub(super) command_timeout: Duration,
-    pub(super) connect_timeout: Duration,
+    pub(super) common: Common,
     state: Mutex<State>,
     /// An answer came, or the time for an answer is over.
     ask_ended: Notify,
@@ -55,12 +54,10 @@ struct State {
 }
 
 impl Topology {
-    pub(crate) fn new(seeds: Seeds, drift: Drift, command_timeout: Duration, connect_timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(seeds: Seeds, common: Common) -> Arc<Self> {
         Arc::new(Self {
             seeds,
-            drift,
-            command_timeout,
-            connect_timeout,
+            common,
             state: Mutex::default(),
             ask_ended: Notify::new(),
             turn: AtomicUsize::new(0),
@@ -117,7 +114,7 @@ impl Topology {
         if self.begin() {
             let (topology, to) = (Arc::clone(self), to.clone());
             tokio::spawn(async move {
-                if let Ok(map) = topology.seeds.ask(&to, topology.connect_timeout).await {
+                if let Ok(map) = topology.seeds.ask(&to, topology.common.connect_timeout).await {
                     topology.learn(map);
                 }
                 topology.end();
@@ -127,7 +124,7 @@ impl Topology {
 
     /// Asks the nodes for the map, all at once.
     pub(super) async fn load(&self) -> Result<(), CallError> {
-        let map = self.ask(self.seeds.nodes().to_vec(), self.connect_timeout, |_| true).await?;
+        let map = self.ask(self.seeds.nodes().to_vec(), self.common.connect_timeout, |_| true).await?;
         self.learn(map);
         Ok(())
     }
@@ -135,7 +132,7 @@ impl Topology {
     /// Asks the nodes that are not doubtful for the master of `slot`, unless they were asked a moment ago. A task asks:
     /// nodes that are far away may take longer to answer than the caller waits.
     pub(super) async fn look_for(self: &Arc<Self>, slot: u16, limit: Duration) {
-        let limit = limit.min(self.command_timeout / 2);
+        let limit = limit.min(self.common.command_timeout / 2);
         let ask_ended = self.ask_ended.notified();
         if self.begin() {
             let topology = Arc::clone(self);
@@ -155,7 +152,7 @@ impl Topology {
             let master = map.master(slot);
             map.epoch >= before.epoch && master.is_some() && master != before.master(slot)
         };
-        if let Ok(map) = self.ask(self.witnesses(), self.connect_timeout, is_news).await {
+        if let Ok(map) = self.ask(self.witnesses(), self.common.connect_timeout, is_news).await {
             self.learn(map);
         }
     }
@@ -164,7 +161,7 @@ impl Topology {
     /// nodes that are. So nobody waits for its end for longer than the command timeout.
     fn begin(&self) -> bool {
         let mut state = self.state.lock();
-        let quiet = |is_over| if is_over { PAUSE } else { PAUSE.max(self.command_timeout) };
+        let quiet = |is_over| if is_over { PAUSE } else { PAUSE.max(self.common.command_timeout) };
         if state.last_ask.is_some_and(|(at, is_over)| at.elapsed() < quiet(is_over)) {
             return false;
         }
@@ -267,6 +264,7 @@ mod tests {
     use redis::{IntoConnectionInfo, Value};
 
     use super::*;
+    use crate::clock::Drift;
     use crate::store::Pushed;
     use crate::store::redis::wire::Trust;
 
@@ -287,7 +285,9 @@ mod tests {
     fn topology(seeds: &str) -> Arc<Topology> {
         let second = Duration::from_secs(1);
         let seeds = seeds.split(',').map(|host| format!("redis://{host}").into_connection_info().unwrap()).collect();
-        Topology::new(Seeds::new(seeds, &Trust::default()).unwrap(), Drift::DEFAULT, second, second)
+        let spawn = Arc::new(|_| ());
+        let common = Common { drift: Drift::DEFAULT, command_timeout: second, connect_timeout: second, spawn };
+        Topology::new(Seeds::new(seeds, &Trust::default()).unwrap(), common)
     }
 
     #[test]

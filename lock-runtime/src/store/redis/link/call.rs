@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
-use tokio::time::timeout_at;
 
 use super::super::failure::CallError;
 use super::super::reply;
+use super::super::wire::{NoReply, Sender};
 use super::called::{Called, Outgoing};
 use super::{Link, Live, Made};
 use crate::BackendError;
@@ -67,7 +67,7 @@ impl Link {
             // Boxed, because it is rare: every command's future would have room for it.
             Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
         } else {
-            self.await_reply(live.made, deadline, command.command.send(self, &live.wire)).await?
+            self.await_reply(live.made, deadline, command.command.send(self, self.sender(&live, deadline))).await?
         };
         let sent = sent_at(deadline);
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
@@ -83,7 +83,8 @@ impl Link {
     ) -> Result<Value, CallError> {
         self.note_commands(1);
         let reply = async {
-            let [answer, reply] = live.wire.send_behind(&first, |output| command.command.write(output)).await?;
+            let sender = self.sender(live, deadline);
+            let [answer, reply] = sender.send_behind(&first, |output| command.command.write(output)).await?;
             command.on_first(live, &answer);
             Ok(reply)
         };
@@ -102,7 +103,8 @@ impl Link {
             self.note_commands(1);
             let value = {
                 let asking = redis::cmd("ASKING");
-                let replies = live.wire.send_behind(&asking, |output| command.command.write(output));
+                let sender = self.sender(&live, deadline);
+                let replies = sender.send_behind(&asking, |output| command.command.write(output));
                 // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
                 let told =
                     |[asked, answer]: [Value; 2]| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
@@ -121,7 +123,7 @@ impl Link {
         deadline: Deadline,
     ) -> Result<Vec<Value>, CallError> {
         self.note_commands(commands.len());
-        let replies = async { live.wire.send_all(commands).await.map(Value::Array) };
+        let replies = async { self.sender(live, deadline).send_all(commands).await.map(Value::Array) };
         match self.await_reply(live.made, deadline, replies).await? {
             Value::Array(values) => Ok(values),
             value => Ok(vec![value]),
@@ -134,6 +136,11 @@ impl Link {
         deadline.span().min(self.command_timeout)
     }
 
+    /// Sends commands that have to be answered by this deadline.
+    fn sender<'a>(&self, live: &'a Live, deadline: Deadline) -> Sender<'a> {
+        live.wire.until(Some(Deadline::new(deadline.start(), self.limit(deadline)).on_timer()))
+    }
+
     /// Waits for a reply, and decides by the reply, or by its absence, whether the connection is still good.
     ///
     /// Not an `async fn`, as everything around the reply of each command: that would have room for its arguments twice.
@@ -141,7 +148,7 @@ impl Link {
         &self,
         made: Made,
         deadline: Deadline,
-        reply: impl Future<Output = RedisResult<Value>> + Send,
+        reply: impl Future<Output = Result<Value, NoReply>> + Send,
     ) -> impl Future<Output = Result<Value, CallError>> + Send {
         self.in_time(made.generation, deadline, reply).map(move |reply| {
             let reply = reply?.and_then(Value::extract_error);
@@ -150,22 +157,22 @@ impl Link {
         })
     }
 
-    /// Waits for what a connection answers.
+    /// Waits for what a connection answers. That it comes in time is seen to by the connection's [`Watch`](super::super::wire::Watch).
     fn in_time(
         &self,
         generation: u64,
         deadline: Deadline,
-        answer: impl Future<Output = RedisResult<Value>> + Send,
+        answer: impl Future<Output = Result<Value, NoReply>> + Send,
     ) -> impl Future<Output = Result<RedisResult<Value>, CallError>> + Send {
         let (sent, limit) = (deadline.start(), self.limit(deadline));
-        timeout_at(Deadline::new(sent, limit).on_timer(), answer).map(move |outcome| {
-            let Ok(answer) = outcome else {
+        answer.map(move |answer| {
+            if let Err(NoReply::Overdue) = answer {
                 self.on_silence(generation, sent, limit);
                 return Err(self.unanswered(limit));
-            };
+            }
             self.on_reply();
             self.note_nearer(sent);
-            Ok(answer)
+            Ok(answer.map_err(RedisError::from))
         })
     }
 

@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 use super::super::hash_slot::slot_of;
 use super::super::millis;
 use super::super::release::free_command;
-use super::super::wire::{Delete, LoneRelease, Sending, Wire, encode};
+use super::super::wire::{Delete, LoneRelease, Sender, Sending, encode};
 use super::call::arming;
 use super::{Channel, Link, Live};
 use crate::clock::Moment;
@@ -41,21 +41,21 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn send<'a>(&'a self, link: &'a Link, wire: &'a Wire) -> Sending<'a> {
+    pub(super) fn send<'a>(&'a self, link: &'a Link, sender: Sender<'a>) -> Sending<'a> {
         match self {
             Self::Free { release, is_known } => {
                 let (lock, token) = (&*release.key, release.token.as_str());
                 let lone = LoneRelease { lock, token, is_known: *is_known, are_more: release.beside_others };
-                wire.free(lone, || link.note_commands(1))
+                sender.free(lone, || link.note_commands(1))
             }
             Self::Delete { release, by } => {
                 let (lock, token) = (&*release.key, release.token.as_str());
                 link.note_commands(2);
-                wire.delete(LoneRelease { lock, token, is_known: false, are_more: release.beside_others }, *by)
+                sender.delete(LoneRelease { lock, token, is_known: false, are_more: release.beside_others }, *by)
             }
             Self::Own(_) | Self::Claim { .. } => {
                 link.note_commands(1);
-                wire.send_written(|output| self.write(output))
+                sender.send_written(|output| self.write(output))
             }
         }
     }

@@ -174,6 +174,7 @@ impl Link {
         match outcome {
             Ok(Opened { live, anchor, round_trip, delete }) => {
                 let others = std::mem::take(&mut state.attempts);
+                let watch = live.wire.watch();
                 state.live = Some(live);
                 state.reader = self.is_of_callers().then(Reader::here);
                 state.failed = None;
@@ -188,6 +189,7 @@ impl Link {
                 self.scripts.store(0, Ordering::Relaxed);
                 self.set_delete(delete);
                 drop(state);
+                (self.spawn)(Box::pin(watch));
                 others.into_iter().for_each(Attempt::abort);
                 observe::connected(&self.server);
                 if let Some(away) = away

@@ -131,7 +131,7 @@ impl Listener {
     async fn ask(&self, wire: &Wire) -> Result<Choice, CallError> {
         let mut question = redis::pipe();
         self.ask_in(&mut question);
-        let answers = wire.send_all(&question).await?;
+        let answers = wire.until(None).send_all(&question).await?;
         self.choice(<[Value; 2]>::try_from(answers).map_err(|_| unreadable())?)
     }
 

@@ -5,8 +5,9 @@ use std::task::Waker;
 
 use redis::Value;
 use slab::Slab;
+use tokio::time::Instant;
 
-use super::Ended;
+use super::{Ended, NoReply};
 
 /// The replies that are to come, and those that were not taken yet.
 #[derive(Default)]
@@ -24,12 +25,21 @@ enum Place {
         want: Want,
         got: Vec<Value>,
         waker: Option<Waker>,
+        by: By,
     },
     /// Nobody waits any more. So many replies are to come, which nobody reads.
     Left(usize),
     /// Nobody reads the reply. Without a reply this is called.
     Unread(OnLost),
     Answered(Result<Value, Ended>),
+}
+
+/// By when a reply has to come.
+#[derive(Clone, Copy)]
+pub(super) enum By {
+    Any,
+    At(Instant),
+    Over,
 }
 
 /// Called when a connection has ended before a command was answered.
@@ -107,15 +117,15 @@ impl Places {
     }
 
     /// Takes a place for the replies to commands that have so many bytes.
-    pub(super) fn take(&mut self, want: Want, bytes: usize) -> usize {
-        let place = self.take_for_later(want);
+    pub(super) fn take(&mut self, want: Want, by: By, bytes: usize) -> usize {
+        let place = self.take_for_later(want, by);
         self.order.push_back(Next { whose: Whose::Place(place), bytes });
         place
     }
 
     /// Takes a place for a command that goes out later, with others.
-    pub(super) fn take_for_later(&mut self, want: Want) -> usize {
-        self.all.insert(Place::Waiting { want, got: Vec::new(), waker: None })
+    pub(super) fn take_for_later(&mut self, want: Want, by: By) -> usize {
+        self.all.insert(Place::Waiting { want, got: Vec::new(), waker: None, by })
     }
 
     /// The next reply answers all these releases. Their script has so many bytes.
@@ -160,7 +170,7 @@ impl Places {
                 to_wake.extend(waker.take());
                 reply
             }
-            Place::Waiting { want, got, waker } => {
+            Place::Waiting { want, got, waker, .. } => {
                 got.push(reply);
                 if got.len() < want.count() {
                     return false;
@@ -207,9 +217,28 @@ impl Places {
         aftermath
     }
 
-    /// The reply, which ends the place. `None` when it is still to come; then `waker` is called.
-    pub(super) fn poll(&mut self, place: usize, waker: &Waker) -> Option<Result<Value, Ended>> {
+    /// Ends the waits whose time is over by now. Returns by when the first of the others has to be answered.
+    pub(super) fn end_overdue(&mut self, now: Instant, to_wake: &mut Vec<Waker>) -> Option<Instant> {
+        let mut next = None;
+        for (_, place) in &mut self.all {
+            let Place::Waiting { by, waker, .. } = place else { continue };
+            match *by {
+                By::At(at) if at <= now => {
+                    *by = By::Over;
+                    to_wake.extend(waker.take());
+                }
+                By::At(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                By::Any | By::Over => {}
+            }
+        }
+        next
+    }
+
+    /// The reply, which ends the place. `None` when it is still to come; then `waker` is called. A place whose time is over stays until
+    /// it is left.
+    pub(super) fn poll(&mut self, place: usize, waker: &Waker) -> Option<Result<Value, NoReply>> {
         match self.all.get_mut(place)? {
+            Place::Waiting { by: By::Over, .. } => Some(Err(NoReply::Overdue)),
             Place::Waiting { waker: known, .. } => {
                 if known.as_ref().is_none_or(|known| !known.will_wake(waker)) {
                     *known = Some(waker.clone());
@@ -217,7 +246,7 @@ impl Places {
                 None
             }
             Place::Answered(_) => match self.all.remove(place) {
-                Place::Answered(reply) => Some(reply),
+                Place::Answered(reply) => Some(reply.map_err(NoReply::Ended)),
                 _ => None,
             },
             Place::Left(_) | Place::Unread(_) => None,

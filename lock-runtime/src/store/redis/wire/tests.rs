@@ -81,7 +81,9 @@ async fn each_task_gets_the_reply_to_its_own_commands() {
         far.write_all(b":1\r\n:2\r\n-ERR no\r\n:4\r\n").await.unwrap();
     };
     let (one, both, two) = (get("one"), both(), get("two"));
-    let tasks = async { tokio::join!(biased; wire.send(&one), wire.send_all(&both), wire.send(&two)) };
+    let tasks = async {
+        tokio::join!(biased; wire.until(None).send(&one), wire.until(None).send_all(&both), wire.until(None).send(&two))
+    };
     let ((first, list, last), ()) = join(tasks, server).await;
     assert_eq!((first.unwrap(), last.unwrap()), (Value::Int(1), Value::Int(4)));
     assert!(matches!(list.unwrap().as_slice(), [Value::Int(2), Value::ServerError(_)]));
@@ -95,7 +97,7 @@ async fn a_reply_whose_task_is_gone_goes_to_nobody_else() {
         let (wire, mut far, _) = connected().await;
         let gone = tokio::spawn({
             let wire = wire.clone();
-            async move { wire.send_all(&both()).await }
+            async move { wire.until(None).send_all(&both()).await }
         });
         settled().await;
         far.write_all(b":1\r\n").await.unwrap();
@@ -107,7 +109,7 @@ async fn a_reply_whose_task_is_gone_goes_to_nobody_else() {
             far.write_all(b":2\r\n:3\r\n").await.unwrap();
         };
         let key = get("k");
-        let (reply, ()) = join(wire.send(&key), server).await;
+        let (reply, ()) = join(wire.until(None).send(&key), server).await;
         assert_eq!(reply.unwrap() == Value::Int(3), is_right, "{bug:?}");
     }
 }
@@ -124,8 +126,11 @@ async fn a_push_is_no_reply_and_is_heard_before_the_reply_behind_it() {
             far.write_all(b">3\r\n+message\r\n+c\r\n+m\r\n>3\r\n+sunsubscribe\r\n+c\r\n:0\r\n:7\r\n").await.unwrap();
         };
         let asking = async {
-            assert!(matches!(wire.send(&subscribe).await.unwrap(), Value::Push { kind: PushKind::Subscribe, .. }));
-            let reply = wire.send(&get("k")).await.unwrap();
+            assert!(matches!(
+                wire.until(None).send(&subscribe).await.unwrap(),
+                Value::Push { kind: PushKind::Subscribe, .. }
+            ));
+            let reply = wire.until(None).send(&get("k")).await.unwrap();
             (reply, heard.all())
         };
         let ((reply, heard), ()) = join(asking, server).await;
@@ -138,7 +143,7 @@ async fn a_push_is_no_reply_and_is_heard_before_the_reply_behind_it() {
 async fn the_first_command_goes_out_at_once_and_what_follows_goes_out_together() {
     let (wire, mut far, _) = connected().await;
     let commands = ["a", "b", "c", "d"].map(get);
-    let mut sending = join_all(commands.iter().map(|command| wire.send(command)));
+    let mut sending = join_all(commands.iter().map(|command| wire.until(None).send(command)));
     assert!(futures_util::poll!(&mut sending).is_pending());
     assert_eq!(sent_to(&mut far).await.matches("GET").count(), 1);
     settled().await;
@@ -154,7 +159,7 @@ async fn a_command_whose_task_is_gone_before_it_is_sent_is_not_sent() {
         let _seeded = Seeded::begin(bug);
         let (wire, mut far, _) = connected().await;
         let commands = ["a", "gone", "b"].map(get);
-        let mut sending: Vec<_> = commands.iter().map(|command| Box::pin(wire.send(command))).collect();
+        let mut sending: Vec<_> = commands.iter().map(|command| Box::pin(wire.until(None).send(command))).collect();
         for one in &mut sending {
             assert!(futures_util::poll!(one).is_pending());
         }
@@ -178,7 +183,7 @@ async fn what_nobody_waits_for_and_is_not_answered_is_told_when_the_connection_e
     settled().await;
     far.write_all(b":1\r\n").await.unwrap();
     drop(far);
-    assert!(wire.send(&get("k")).await.is_err());
+    assert!(wire.until(None).send(&get("k")).await.is_err());
     assert_eq!(heard.all(), "ended lost");
 }
 
@@ -204,7 +209,7 @@ async fn releases_that_come_together_are_one_script_and_each_has_its_own_answer(
         let on_script = || {
             scripts.fetch_add(1, Ordering::Relaxed);
         };
-        let locks = ["a", "b", "c"].map(|lock| wire.free(lone(lock, true), on_script));
+        let locks = ["a", "b", "c"].map(|lock| wire.until(None).free(lone(lock, true), on_script));
         let server = async {
             let sent = sent_to(&mut far).await;
             let expected = "*12\r\n$7\r\nEVALSHA\r\n";
@@ -221,7 +226,7 @@ async fn releases_that_come_together_are_one_script_and_each_has_its_own_answer(
 #[tokio::test]
 async fn a_release_alone_goes_out_at_once_and_by_its_text_to_a_server_that_does_not_know_the_script() {
     let (wire, mut far, _) = connected().await;
-    let mut freeing = Box::pin(wire.free(LoneRelease { is_known: false, ..lone("a", false) }, || {}));
+    let mut freeing = Box::pin(wire.until(None).free(LoneRelease { is_known: false, ..lone("a", false) }, || {}));
     assert!(futures_util::poll!(&mut freeing).is_pending());
     assert!(sent_to(&mut far).await.starts_with("*6\r\n$4\r\nEVAL\r\n"));
     far.write_all(b"*1\r\n:0\r\n").await.unwrap();
@@ -233,7 +238,8 @@ async fn a_release_alone_goes_out_at_once_and_by_its_text_to_a_server_that_does_
 async fn many_releases_are_several_scripts_and_that_of_a_task_that_is_gone_is_sent_as_well() {
     let (wire, mut far, _) = connected().await;
     let names: Vec<_> = (100..250).map(|number| number.to_string()).collect();
-    let mut freeing: Vec<_> = names.iter().map(|name| Box::pin(wire.free(lone(name, true), || {}))).collect();
+    let mut freeing: Vec<_> =
+        names.iter().map(|name| Box::pin(wire.until(None).free(lone(name, true), || {}))).collect();
     for one in &mut freeing {
         assert!(futures_util::poll!(one).is_pending());
     }
@@ -262,10 +268,13 @@ async fn every_task_learns_at_once_that_the_connection_has_ended() {
             drop(far);
         };
         let (one, both, two) = (get("one"), both(), get("two"));
-        let tasks = async { tokio::join!(biased; wire.send(&one), wire.send_all(&both), wire.send(&two)) };
+        let tasks = async {
+            tokio::join!(biased; wire.until(None).send(&one), wire.until(None).send_all(&both), wire.until(None).send(&two))
+        };
         let ((first, list, late), ()) = timeout(LONG, join(tasks, server)).await.unwrap();
         assert_eq!(first.unwrap(), Value::Int(1));
-        for error in [list.unwrap_err(), late.unwrap_err(), wire.send(&one).await.unwrap_err()] {
+        for error in [list.unwrap_err(), late.unwrap_err(), wire.until(None).send(&one).await.unwrap_err()] {
+            let error = RedisError::from(error);
             assert!(error.is_io_error() || error.kind() == ErrorKind::Parse, "{error}");
         }
         assert_eq!(heard.all(), "ended");
@@ -278,7 +287,7 @@ async fn a_reply_that_nobody_asked_for_ends_the_connection() {
     far.write_all(b":1\r\n").await.unwrap();
     settled().await;
     assert_eq!(heard.all(), "ended");
-    assert!(wire.send(&get("k")).await.is_err());
+    assert!(wire.until(None).send(&get("k")).await.is_err());
 }
 
 #[tokio::test]
@@ -298,7 +307,8 @@ fn a_connection_ends_with_the_runtime_that_drives_it() {
     let (wire, far, _) = runtime.block_on(connected());
     drop(runtime);
     let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert!(other.block_on(wire.send(&get("k"))).unwrap_err().is_io_error());
+    let error = other.block_on(wire.until(None).send(&get("k"))).unwrap_err();
+    assert!(RedisError::from(error).is_io_error());
     drop(far);
 }
 
@@ -309,7 +319,7 @@ async fn a_task_that_waits_for_room_goes_on_when_there_is_some() {
     let sending: Vec<_> = (0..IN_FLIGHT + 10)
         .map(|_| {
             let wire = wire.clone();
-            tokio::spawn(async move { wire.send(&get("k")).await })
+            tokio::spawn(async move { wire.until(None).send(&get("k")).await })
         })
         .collect();
     let server = async {
@@ -350,7 +360,7 @@ async fn whoever_drops_a_connection_leaves_it_to_others_that_have_its_socket() {
 async fn when_too_much_is_on_its_way_a_task_waits_and_what_nobody_waits_for_is_not_sent() {
     let (wire, mut far, _) = connected().await;
     let command = get("k");
-    let mut sending = Box::pin(join_all((0..=IN_FLIGHT).map(|_| wire.send(&command))));
+    let mut sending = Box::pin(join_all((0..=IN_FLIGHT).map(|_| wire.until(None).send(&command))));
     assert!(futures_util::poll!(&mut sending).is_pending());
     wire.send_unread(&get("unread"), || {});
     let server = async {
@@ -366,4 +376,46 @@ async fn when_too_much_is_on_its_way_a_task_waits_and_what_nobody_waits_for_is_n
     };
     let (replies, ()) = timeout(LONG, join(sending, server)).await.unwrap();
     assert!(replies.into_iter().all(|reply| reply.unwrap() == Value::Int(1)));
+}
+
+/// The reply that has to come first is not always that to the first command.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
+    for (bug, is_right) in [(None, true), (Some(Mutant::EarlierReplyUnwatched), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (wire, mut far, _) = connected().await;
+        tokio::spawn(wire.watch());
+        settled().await;
+        let begin = Instant::now();
+        let (slow, fast, key) = (begin + LONG, begin + LONG / 5, get("k"));
+        let overdue = async |by| {
+            let reply = wire.until(Some(by)).send(&key).await;
+            assert!(matches!(reply, Err(NoReply::Overdue)));
+            begin.elapsed()
+        };
+        let later = async {
+            settled().await;
+            overdue(fast).await
+        };
+        let (long, short) = join(overdue(slow), later).await;
+        assert_eq!((long < LONG + LONG / 100, short < LONG / 4), (true, is_right), "{bug:?}: {long:?} {short:?}");
+        // Both replies come late, and are nobody's.
+        let server = async {
+            settled().await;
+            far.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
+        };
+        let (reply, ()) = join(wire.until(Some(begin + LONG * 2)).send(&key), server).await;
+        assert_eq!(reply.unwrap(), Value::Int(3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_its_connection() {
+    for is_left in [true, false] {
+        let (wire, far, _) = connected().await;
+        let watch = tokio::spawn(wire.watch());
+        settled().await;
+        if is_left { drop(wire) } else { drop(far) }
+        timeout(LONG, watch).await.unwrap().unwrap();
+    }
 }
