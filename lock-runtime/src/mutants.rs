@@ -179,6 +179,7 @@ mod seeded {
         TooLateIsFailure,
         TryDoesNotWait,
         TryStartsPatienceAnew,
+        TwoCommandsInTimeOfOne,
         UnansweredRenewalForgotten,
         UnansweredTryRepeated,
         UnreadGrantNotTold,

@@ -8,21 +8,22 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::FutureExt as _;
-use server_model::{ModelServer, slot_of};
-use tokio::time::{Instant, sleep, timeout};
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
-use super::process::{connect, connect_to_cluster};
+use super::process::connect;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
-use crate::settings::Settings;
-use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
 mod fences;
+mod releases;
 mod tickets;
 mod tries;
 mod waits;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn world() -> (Simulated, Arc<Network>) {
     world_of(0)
@@ -54,45 +55,6 @@ async fn a_task_in_the_queue_is_told_of_a_silent_server_however_short_its_time()
     let second = locks.lock("k", &0).timeout(Duration::from_millis(30)).acquire();
     let (_, second) = tokio::join!(biased; first, second);
     assert!(matches!(second, Err(LockError::Backend { .. })), "{second:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_release() {
-    let (_time, network) = world();
-    let locks = connect(&network, "p");
-    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-    let guard = locks.lock("k", &0).acquire().await.unwrap();
-    network.set_conditions(Conditions { delay: Duration::from_millis(20), cut_after: 1.0, ..Conditions::default() });
-    let release = tokio::spawn(guard.release());
-    while network.server(ModelServer::snapshot).iter().any(|(key, _)| key == "k:0") {
-        sleep(Duration::from_millis(1)).await;
-    }
-    network.server(|server, _| server.flush_scripts());
-    network.set_conditions(Conditions::default());
-    release.await.unwrap().unwrap();
-}
-
-/// Whether a release counts as one whose answer was lost, and that was sent again when the slot had another master.
-async fn is_release_before_a_move_told(bug: Option<Mutant>) -> bool {
-    let _seeded = Seeded::begin(bug);
-    let (_time, network) = world();
-    network.server(|server, _| server.set_nodes(2));
-    let locks = connect_to_cluster(&network, "p", Settings::default().max_clock_drift_ppm);
-    let guard = locks.lock("k", &0).acquire().await.unwrap();
-    network.set_conditions(Conditions { delay: Duration::from_millis(20), cut_after: 1.0, ..Conditions::default() });
-    let release = tokio::spawn(guard.release());
-    while is_locked(&network, "k:0") {
-        sleep(Duration::from_millis(1)).await;
-    }
-    network.server(|server, _| server.move_slot(slot_of(b"k:0"), 1));
-    network.set_conditions(Conditions::default());
-    release.await.unwrap().is_ok()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_release_that_is_repeated_behind_a_slot_that_moved_was_still_a_release() {
-    assert!(is_release_before_a_move_told(None).await);
-    assert!(!is_release_before_a_move_told(Some(Mutant::RepetitionBeforeMoveForgotten)).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,29 +141,6 @@ async fn what_was_sent_to_a_server_that_is_silent_is_withdrawn_for_some_seconds_
     assert!(later - sent <= 10, "{} batches", later - sent);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_an_outage_left_is_released_as_soon_as_there_is_a_connection() {
-    let (_time, network) = world();
-    let locks = connect(&network, "p");
-    let guards = futures_util::future::join_all((0..300_u32).map(|key| {
-        let request = locks.lock("k", &key).expire(Duration::from_mins(1));
-        async { request.acquire().await.unwrap() }
-    }));
-    let guards = guards.await;
-    sleep(Duration::from_millis(50)).await;
-    network.set_conditions(Conditions { refused: 1.0, ..Conditions::default() });
-    network.cut(None);
-    drop(guards);
-    sleep(Duration::from_secs(9)).await;
-    let locked = || network.server(ModelServer::snapshot).iter().filter(|(key, _)| key.starts_with("k:")).count();
-    assert_eq!((locked(), locks.core().schedule().releases().0), (300, 300));
-    network.set_conditions(Conditions::default());
-    // Whoever connects next has the keeper try at once.
-    locks.lock("k", &300).acquire().await.unwrap().release().await.unwrap();
-    sleep(Duration::from_millis(20)).await;
-    assert_eq!((locked(), locks.core().schedule().releases().0), (0, 0));
-}
-
 /// Whether the server has the lock.
 fn is_locked(network: &Network, key: &str) -> bool {
     network.server(ModelServer::snapshot).iter().any(|(name, _)| name == key)
@@ -269,42 +208,6 @@ async fn late_task_learns_of_the_holder(bug: Option<Mutant>) -> bool {
 async fn a_task_that_comes_late_to_a_script_that_is_gone_is_not_told_of_a_silent_server() {
     assert!(late_task_learns_of_the_holder(None).await);
     assert!(!late_task_learns_of_the_holder(Some(Mutant::UnreadIsSilence)).await);
-}
-
-/// Whether a lock stays whose release was polled once while its connection was cut, and then not polled.
-async fn late_release_leaves_the_lock(bug: Option<Mutant>, is_contended: bool) -> bool {
-    let _seeded = Seeded::begin(bug);
-    let (_time, network) = world();
-    let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
-    let guard = locks.lock("k", &0).expire(CLAIM * 8).acquire().await.unwrap();
-    sleep(Duration::from_millis(300)).await;
-    let waiting = is_contended.then(|| kept(&others, 0, false));
-    sleep(Duration::from_millis(100)).await;
-    network.cut(Some("p"));
-    let mut releasing = Box::pin(guard.release());
-    assert!(releasing.as_mut().now_or_never().is_none());
-    let released = Instant::now();
-    let is_left = if let Some(waiting) = waiting {
-        timeout(SECOND, waiting).await.is_err()
-    } else {
-        sleep(SECOND).await;
-        is_locked(&network, "k:0")
-    };
-    assert!(released.elapsed() <= SECOND);
-    // The task itself may have had no connection in its time. What it held was not lost.
-    let outcome = releasing.await;
-    assert!(matches!(outcome, Ok(()) | Err(LockError::Backend { .. })), "{outcome:?}");
-    is_left
-}
-
-const SECOND: Duration = Duration::from_secs(1);
-
-#[tokio::test(start_paused = true)]
-async fn a_release_that_its_task_does_not_poll_is_done_by_the_keeper() {
-    for is_contended in [false, true] {
-        assert!(!late_release_leaves_the_lock(None, is_contended).await);
-        assert!(late_release_leaves_the_lock(Some(Mutant::LateReleaseLeft), is_contended).await);
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -380,28 +283,6 @@ async fn what_was_never_sent_is_not_repeated_either() {
         }
         let kept = locks.core().schedule().releases().0;
         assert_eq!(kept > 0, bug.is_some(), "{bug:?}: {kept} withdrawals wait to be sent");
-    }
-}
-
-/// The renewal took effect, and nobody knows: until the lease must have ended, the release is not given up.
-#[tokio::test(start_paused = true)]
-async fn a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lease() {
-    for (bug, is_left) in [(None, false), (Some(Mutant::UnansweredRenewalForgotten), true)] {
-        let (_time, network) = world();
-        let _seeded = Seeded::begin(bug);
-        let locks = connect(&network, "p");
-        let guard = locks.lock("k", &0).expire(CLAIM * 8).acquire().await.unwrap();
-        sleep(Duration::from_millis(2)).await;
-        // The answer to the confirmation is lost.
-        network.deafen("p");
-        sleep(Duration::from_millis(50)).await;
-        assert!(guard.remaining() < CLAIM);
-        network.part("p", CLAIM * 3);
-        network.cut(Some("p"));
-        drop(guard);
-        sleep(CLAIM * 4).await;
-        let keys = network.server(ModelServer::snapshot);
-        assert_eq!(keys.iter().any(|(key, _)| key == "k:0"), is_left, "{bug:?}: {keys:?}");
     }
 }
 

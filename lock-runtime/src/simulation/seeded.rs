@@ -302,7 +302,7 @@ pub(super) const ALL: &[Seeded] = &[
     seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
     seen_in(74, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
-    on_a_quorum(|_| true, code("Q5: the grant of one server is a lock", Mutant::PartIsWhole, PASSES_ON)),
+    seen_in(3004, on_a_quorum(|_| true, code("Q5: the grant of one server is a lock", Mutant::PartIsWhole, PASSES_ON))),
     seen_in(
         1092,
         on_a_quorum(|_| true, code("Q6: the token of a refused claim is used again", Mutant::RefusedTokenKept, BACKED)),
@@ -370,7 +370,6 @@ pub(super) const ALL: &[Seeded] = &[
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
-    seen_in(11_536, late(code("L7: a command whose time is over is sent", Mutant::SentTooLate, UNUSED))),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
         6935,
@@ -423,7 +422,7 @@ pub(super) const ALL: &[Seeded] = &[
         ),
     ),
     seen_in(
-        34_084,
+        39_672,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
             code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lock_runtime::LockManager;
+use lock_runtime::{LockError, LockManager};
 use tests::server::Server;
 
 const LONG: Duration = Duration::from_secs(10);
@@ -50,4 +50,17 @@ fn a_runtime_that_is_not_driven_costs_a_thread_at_most_two_command_timeouts() {
     println!("the first lock took {first:?}, the next {second:?}");
     assert!(first < Duration::from_secs(2), "{first:?}");
     assert!(second < Duration::from_millis(200), "{second:?}");
+}
+
+/// The timer for its replies is not that runtime's either.
+#[test]
+fn a_runtime_that_is_not_driven_lets_nobody_wait_for_longer_than_asked() {
+    let server = Server::start();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (still, driven) = (runtime(), runtime());
+    let locks = still.block_on(LockManager::connect(&server.url())).unwrap();
+    let (start, timeout) = (Instant::now(), Duration::from_millis(300));
+    let refused = driven.block_on(locks.lock("p", "k").timeout(timeout).acquire());
+    assert!(matches!(refused, Err(LockError::Backend { .. })), "{refused:?}");
+    assert!(start.elapsed() < timeout + Duration::from_millis(100), "{:?}", start.elapsed());
 }

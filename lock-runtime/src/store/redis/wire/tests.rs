@@ -415,7 +415,11 @@ async fn a_watch_ends_with_its_connection() {
         let (wire, far, _) = connected().await;
         let watch = tokio::spawn(wire.watch());
         settled().await;
-        if is_left { drop(wire) } else { drop(far) }
+        if is_left {
+            drop(wire);
+        } else {
+            drop(far);
+        }
         timeout(LONG, watch).await.unwrap().unwrap();
     }
 }
