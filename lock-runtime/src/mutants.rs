@@ -128,6 +128,7 @@ mod seeded {
         QueuedRepetitionLeft,
         ReadersOvertakeWriter,
         RedirectionHidesSilence,
+        RefusedAskReleased,
         RefusedRepetitionUntold,
         RefusedTogether,
         RefusedTokenKept,

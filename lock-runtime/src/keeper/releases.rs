@@ -3,7 +3,6 @@
 use std::sync::Weak;
 
 use super::Keeper;
-use crate::clock::Deadline;
 use crate::local::{Batch, Core, Fate};
 use crate::store::{Reach, Released, Retry, Store, StoreError, each};
 
@@ -13,19 +12,12 @@ const RELEASE: &str = "release";
 /// Sends a batch, and notes the outcome of each release.
 pub(super) async fn send(keeper: &Keeper, core: &Weak<Core>, batch: Batch) {
     let releases = batch.releases();
-    let answers = each(keeper.store.release(&releases, by(keeper)).await, releases.len());
+    let answers = each(keeper.store.release(&releases, keeper.by()).await, releases.len());
     let told = releases.iter().zip(batch.were_denied()).zip(answers);
     let told = told.map(|((release, was_denied), answer)| fate(keeper, &release.key, was_denied, answer));
     let fates: Vec<Fate> = told.collect();
     keeper.schedule.on_released(batch, &fates);
     keeper.schedule.tell_if_quiet(core.strong_count() == 0);
-}
-
-/// A release may take two commands, one after the other, and each of them has a command timeout. A server that is far away and has
-/// answered the first is not silent.
-fn by(keeper: &Keeper) -> Deadline {
-    mutant!(TwoCommandsInTimeOfOne => return keeper.by());
-    Deadline::after(keeper.command_timeout * 2)
 }
 
 fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Result<Released, StoreError>) -> Fate {

@@ -169,15 +169,14 @@ fn on_failed_repetition(core: &Weak<Core>, slot: &Arc<Slot>, ask: &Ask, error: &
     if is_refused(error) {
         slot.on_refused_repetition(ask, error);
     }
-    withdraw_if_unanswered(core, slot, ask, error);
+    withdraw_if_unused(core, slot, ask, error);
 }
 
-/// Rule 1: an ask that was sent and not answered is withdrawn. A task withdraws its own asks. But the lease of this ask
-/// may have been released before the server executed the repetition, and then the repetition grants the lease once
-/// more.
-fn withdraw_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
+/// Rule 1: an ask that was sent and not answered, or refused half-way, is withdrawn. A task withdraws its own asks. But the lease of
+/// this ask may have been released before the server executed the repetition, and then the repetition grants the lease once more.
+fn withdraw_if_unused(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
     mutant!(RepetitionLeft => return);
-    if error.reach == Reach::Unanswered
+    if error.reach != Reach::Unsent
         && !slot.leave_to_user(&ask.token)
         && let Some(core) = core.upgrade()
     {

@@ -202,7 +202,7 @@ impl Store for RedisStore {
         let (script, keys) = if share.is_some() { (&scripts::SHARED_DRAW, 3) } else { (&scripts::DRAW, 2) };
         let Called { value, .. } = match self.run(script, (key, keys), arguments, deadline).await {
             Err(error) if error.is_denied() => {
-                return Err(Box::pin(self.explain_refusal(error, key, "", share, deadline)).await);
+                return Err(Box::pin(self.explain_refusal(error, key, None, share, deadline)).await);
             }
             outcome => outcome?,
         };

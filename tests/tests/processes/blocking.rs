@@ -7,6 +7,7 @@ use lock_runtime::{LockError, LockManager};
 use tests::server::Server;
 
 const LONG: Duration = Duration::from_secs(10);
+const COMMAND: Duration = Duration::from_millis(300);
 
 #[test]
 fn a_program_without_a_runtime_locks_on_a_server() {
@@ -54,13 +55,16 @@ fn a_runtime_that_is_not_driven_costs_a_thread_at_most_two_command_timeouts() {
 
 /// The timer for its replies is not that runtime's either.
 #[test]
-fn a_runtime_that_is_not_driven_lets_nobody_wait_for_longer_than_asked() {
+fn a_runtime_that_is_not_driven_lets_nobody_wait_for_longer_than_a_command_may_take() {
     let server = Server::start();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (still, driven) = (runtime(), runtime());
-    let locks = still.block_on(LockManager::connect(&server.url())).unwrap();
-    let (start, timeout) = (Instant::now(), Duration::from_millis(300));
-    let refused = driven.block_on(locks.lock("p", "k").timeout(timeout).acquire());
+    let guard = still.block_on(async {
+        let locks = LockManager::builder().url(&server.url()).command_timeout(COMMAND).connect().await.unwrap();
+        locks.lock("p", "k").acquire().await.unwrap()
+    });
+    let start = Instant::now();
+    let refused = driven.block_on(guard.extend(LONG));
     assert!(matches!(refused, Err(LockError::Backend { .. })), "{refused:?}");
-    assert!(start.elapsed() < timeout + Duration::from_millis(100), "{:?}", start.elapsed());
+    assert!(start.elapsed() < COMMAND + Duration::from_millis(100), "{:?}", start.elapsed());
 }

@@ -62,13 +62,14 @@ fn as_user(url: &str, user: &str) -> String {
 async fn use_it_all(url: &str, key: &str) -> Result<(), LockError> {
     let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
     north.lock("p", key).acquire().await?.release().await?;
+    let begin = std::time::Instant::now();
     let guard = north.lock("p", key).fenced(true).expire(Duration::from_secs(20)).renew(false).acquire().await?;
     guard.extend(Duration::from_secs(25)).await?;
     // One that gives up.
     match south.lock("p", key).timeout(TIMEOUT).acquire().await {
         Err(error) if error.is_timeout() => {}
         Err(error) => return Err(error),
-        Ok(_) => panic!("it was granted a lock that is held"),
+        Ok(other) => panic!("{key}: it was granted a lock that is held {guard:?} {other:?} {:?}", begin.elapsed()),
     }
     let name = key.to_owned();
     let waiter = tokio::spawn(async move {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::world;
+use super::{SECOND, is_locked, kept, world};
 use crate::LockError;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::process::connect;
@@ -99,5 +99,34 @@ async fn a_task_that_came_late_to_a_command_that_was_never_sent_does_not_say_tha
         sleep(Duration::from_secs(2)).await;
         let told = acquiring.await;
         assert_eq!(matches!(told, Err(LockError::Backend { .. })), is_told, "{bug:?}: {told:?}");
+    }
+}
+
+/// Whether a hold keeps its lock whose task was late to read the grant, for so many milliseconds: meanwhile the keeper has repeated the
+/// ask, and the server refuses that.
+async fn outlasts_a_refused_repetition(late: u64, bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(60));
+    let locks = connect(&network, "p");
+    locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
+    network.server(|server, _| server.patch("local function ask", "error({ err = 'NOPERM no' })\nlocal function ask"));
+    let acquiring = kept(&locks, 0, false);
+    sleep(Duration::from_millis(late)).await;
+    let guard = acquiring.await.unwrap();
+    sleep(SECOND).await;
+    let is_kept = is_locked(&network, "k:0");
+    drop(guard);
+    is_kept
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repetition_that_is_refused_takes_the_lock_from_no_hold() {
+    for (bug, is_kept) in [(None, true), (Some(Mutant::RefusedAskReleased), false)] {
+        let mut kept = Vec::new();
+        for late in (70..300).step_by(10) {
+            kept.push(outlasts_a_refused_repetition(late, bug).await);
+        }
+        assert_eq!(kept.iter().all(|kept| *kept), is_kept, "{bug:?}: {kept:?}");
     }
 }

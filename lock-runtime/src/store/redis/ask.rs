@@ -15,6 +15,7 @@ use crate::share::Share;
 use crate::store::seen::SHARED;
 use crate::store::{Anchor, Answer, Answers, Ask, Store as _, StoreError, exactly_one};
 use crate::timing::CLAIM;
+use crate::token::Token;
 
 impl RedisStore {
     /// Takes a free lock.
@@ -125,8 +126,10 @@ impl Verb for Ask {
         self.share
     }
 
-    /// The script may have granted the lock before the server refused the rest.
-    fn token_to_release(&self) -> &str {
-        self.token.as_str()
+    /// Nothing. The script may have granted the lock before the server refused the rest. But an ask may also be repeated for a token that
+    /// is in use by now, and only the lock knows: it withdraws what nobody uses.
+    fn token_to_release(&self) -> Option<&Token> {
+        mutant!(RefusedAskReleased => return Some(&self.token));
+        None
     }
 }

@@ -53,7 +53,7 @@ impl RedisStore {
         };
         match self.run(script, (key, 3), arguments, deadline).await {
             Err(error) if error.is_denied() => {
-                Err(Box::pin(self.explain_refusal(error, key, "", None, deadline)).await)
+                Err(Box::pin(self.explain_refusal(error, key, None, None, deadline)).await)
             }
             outcome => outcome.map(|Called { value, .. }| value),
         }

@@ -18,6 +18,7 @@ use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::share::Share;
 use crate::store::{Answer, Answers, Release, Released, Retry, StoreError, each, exactly_one};
+use crate::token::Token;
 
 impl Verb for Release {
     type Answer = Released;
@@ -41,8 +42,8 @@ impl Verb for Release {
     }
 
     /// A lock that is to rest is not released.
-    fn token_to_release(&self) -> &str {
-        if self.kept_until.is_some() { "" } else { self.token.as_str() }
+    fn token_to_release(&self) -> Option<&Token> {
+        self.kept_until.is_none().then_some(&self.token)
     }
 
     fn kind(&self) -> Kind {
@@ -53,6 +54,13 @@ impl Verb for Release {
     fn is_explained(error: &StoreError) -> bool {
         error.retry == Retry::Never
     }
+}
+
+/// The deadline of the second command of a release. It has as much time as the first one. A server that is far away and has answered the
+/// first is not silent, and the lock is released already.
+fn anew(deadline: Deadline) -> Deadline {
+    mutant!(TwoCommandsInTimeOfOne => return deadline.counted_from(Moment::now()));
+    Deadline::after(deadline.span())
 }
 
 /// What became of locks that most likely nobody waits for.
@@ -99,8 +107,7 @@ impl RedisStore {
         let is_rest = |freed: &Freed| *freed != Freed::Done;
         let rest: Vec<_> =
             each.iter().zip(releases).filter(|(freed, _)| is_rest(freed)).map(|(_, rest)| rest.clone()).collect();
-        let deadline = deadline.counted_from(Moment::now());
-        let mut answers = Box::pin(self.release_or_split(&rest, deadline)).await.into_iter();
+        let mut answers = Box::pin(self.release_or_split(&rest, anew(deadline))).await.into_iter();
         let merge = |freed| {
             if freed == Freed::Done {
                 return Ok(Released::DONE);

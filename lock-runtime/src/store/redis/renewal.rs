@@ -56,9 +56,4 @@ impl Verb for Renewal {
     fn share(&self) -> Option<Share> {
         self.share
     }
-
-    /// The lease stays: its hold goes on for as long as the server keeps the lease.
-    fn token_to_release(&self) -> &'static str {
-        ""
-    }
 }

@@ -1,7 +1,7 @@
 //! The server's user may not do all that the scripts do: the missing rights are named, and no lease is left behind.
 //!
-//! The server refuses a script as a whole, or half-way. Only then does any of this run: `denied.lua` releases what the user
-//! may release, and asks the server which rights are missing. The server's refusal does not always name them.
+//! The server refuses a script as a whole, or half-way. Only then does any of this run: `denied.lua` does a release as far
+//! as the user may, and asks the server which rights are missing. The server's refusal does not always name them.
 
 use redis::{Cmd, FromRedisValue};
 
@@ -12,6 +12,7 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 use crate::store::{Answers, StoreError};
+use crate::token::Token;
 
 impl RedisStore {
     /// The answers, with the missing rights named in each error that [`Verb::is_explained`] selects.
@@ -39,19 +40,18 @@ impl RedisStore {
         Ok(explained)
     }
 
-    /// The error with the missing rights named, as far as the server tells them. Releases the lease of `token`, unless that is
-    /// empty.
+    /// The error with the missing rights named, as far as the server tells them. Releases the `token`, if there is one.
     pub(super) async fn explain_refusal(
         &self,
         error: StoreError,
         key: &str,
-        token: &str,
+        token: Option<&Token>,
         share: Option<Share>,
         deadline: Deadline,
     ) -> StoreError {
         let arguments = |command: &mut Cmd| {
             let capacity = share.map(|share| share.capacity().to_string());
-            command.arg(key).arg(token).arg(capacity.as_deref().unwrap_or(""));
+            command.arg(key).arg(token.map_or("", Token::as_str)).arg(capacity.as_deref().unwrap_or(""));
         };
         let command = |_: &Link| scripts::DENIED.by_text(1, &arguments).into();
         let Ok(called) = self.servers.call(key, command, deadline.counted_from(Moment::now())).await else {

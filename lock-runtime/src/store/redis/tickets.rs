@@ -68,7 +68,7 @@ impl RedisStore {
     ) -> Result<Called, StoreError> {
         match self.run(script, (key, keys), arguments, deadline).await {
             Err(error) if error.is_denied() => {
-                Err(Box::pin(self.explain_refusal(error, key, "", share, deadline)).await)
+                Err(Box::pin(self.explain_refusal(error, key, None, share, deadline)).await)
             }
             outcome => outcome,
         }

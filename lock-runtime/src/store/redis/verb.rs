@@ -6,6 +6,7 @@ use super::RedisStore;
 use crate::clock::Deadline;
 use crate::share::Share;
 use crate::store::{Answers, StoreError, each, exactly_one};
+use crate::token::Token;
 
 /// Which command of its verb an item goes into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +48,10 @@ pub(super) trait Verb: Clone + Sync {
         Kind::of_share(self.share())
     }
 
-    /// The token whose lease is released when the server refuses the verb; empty where the lease stays.
-    fn token_to_release(&self) -> &str;
+    /// The token that is released although the server refuses the verb. `None` where it may be in use.
+    fn token_to_release(&self) -> Option<&Token> {
+        None
+    }
 
     /// Whether the missing rights are named for this error.
     fn is_explained(error: &StoreError) -> bool {

@@ -1,9 +1,8 @@
--- Runs when the server refused a script because of a missing right, or a release for any reason. Releases the lock with the
--- commands that the user may run, and names the missing rights. `{<lock>}:…` is no key of this script: the user may lack the
--- right to that key.
+-- Runs when the server refused a script because of a missing right, or a release for any reason. Names the missing rights, and does
+-- a release with the commands that the user may run. `{<lock>}:…` is no key of this script: the user may lack the right to that key.
 --
 -- KEYS  lock
--- ARGV  token whose lock to release ('' = none), the capacity of a shared lease ('' = an exclusive one)
+-- ARGV  token to release ('' = none), the capacity of a shared lease ('' = an exclusive one)
 -- Returns { missing right… }
 
 local lock = KEYS[1]
