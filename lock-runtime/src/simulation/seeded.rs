@@ -372,7 +372,7 @@ pub(super) const ALL: &[Seeded] = &[
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
-        6935,
+        3381,
         near(
             |plan| plan.round_trip >= 100 && plan.processes == 4 && plan.keys <= 3,
             code(
@@ -422,7 +422,7 @@ pub(super) const ALL: &[Seeded] = &[
         ),
     ),
     seen_in(
-        39_672,
+        8376,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
             code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),
