@@ -351,7 +351,7 @@ impl LockGuard {
     }
 
     /// Releases the lock and waits for the answer. Use it instead of a drop where the caller must know whether the hold
-    /// lasted.
+    /// lasted. It waits for a command timeout at most, and for two when somebody waits of whom this process did not know.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
