@@ -163,6 +163,7 @@ mod seeded {
         SmallerFencesKept,
         SplitDecidedEarly,
         StaleTurnActs,
+        StandsInTooSoon,
         StepLateAtLast,
         StepsFromAfarAreLate,
         StrangerIsInside,

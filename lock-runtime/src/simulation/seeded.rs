@@ -422,7 +422,7 @@ pub(super) const ALL: &[Seeded] = &[
         ),
     ),
     seen_in(
-        8376,
+        21_488,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
             code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),

@@ -169,3 +169,18 @@ async fn a_release_of_two_commands_from_afar_is_told_and_keeps_no_other_release_
         }
     }
 }
+
+/// The server has lost the lock. From afar the answer that says so comes when one command would have had its time.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_by_a_release_of_two_commands_from_afar() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::StandsInTooSoon), false)] {
+        let (_time, network) = world();
+        network.move_away(Duration::from_millis(400));
+        let locks = connect(&network, "p");
+        let _seeded = Seeded::begin(bug);
+        let guard = locks.lock("k", &0).timeout(LONG).expire(LONG).acquire().await.unwrap();
+        network.forget();
+        let released = guard.release().await;
+        assert_eq!(matches!(released, Err(LockError::Lost { .. })), is_told, "{bug:?}: {released:?}");
+    }
+}
