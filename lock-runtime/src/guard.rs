@@ -351,7 +351,8 @@ impl LockGuard {
     }
 
     /// Releases the lock and waits for the answer. Use it instead of a drop where the caller must know whether the hold
-    /// lasted. It waits for a command timeout at most, and for two when somebody waits of whom this process did not know.
+    /// lasted. It waits for a command timeout at most, and for one more for each further command that the server makes
+    /// necessary: when somebody waits of whom this process did not know, when the lock is gone, when the user lacks a right.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};

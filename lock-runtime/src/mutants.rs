@@ -117,6 +117,7 @@ mod seeded {
         OutageIsBusy,
         OutlivedSinceAsk,
         PartIsWhole,
+        OverdueBelieved,
         OwnReleaseForgotten,
         PartKnowsNoWhole,
         PausesPastOwner,

@@ -182,8 +182,8 @@ impl Slot {
     pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
         match error.reach {
             Reach::Unsent => self.note(|lock| lock.on_unsent_ask(ask)),
-            Reach::Unanswered => self.withdraw_given_up(ask),
-            Reach::Refused => {}
+            // A script that is refused may have done a part of its work.
+            Reach::Unanswered | Reach::Refused => self.withdraw_given_up(ask),
         }
     }
 

@@ -84,7 +84,7 @@ impl Turn {
     fn release_gone(&self, gone: Option<Release>) {
         mutant!(UnusedMarkLeft => return);
         if let Some(gone) = gone {
-            self.core().release_later(gone);
+            self.core().release_by_keeper(gone);
         }
     }
 

@@ -220,7 +220,7 @@ impl Lock {
 
     /// Takes in that the servers of a quorum are divided over the confirmation that the task `id` asked for. Each further one would
     /// lengthen the lease on those that have it, and others may wait for just these (rule Q2). Returns the release of a lease whose time
-    /// is over.
+    /// is over, or is not known.
     pub(crate) fn on_divided_confirmation(&mut self, id: u64, env: &dyn Env) -> Option<Release> {
         mutant!(DividedLeaseKept => return None);
         if !self.acts(id) {

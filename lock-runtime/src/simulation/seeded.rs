@@ -203,7 +203,7 @@ pub(super) const ALL: &[Seeded] = &[
         BACKED,
     ),
     seen_in(
-        104,
+        329,
         scripts(
             "renew.lua does not compare the token",
             &[("elseif owner ~= ARGV[2 * i - 1] then", "elseif not owner then")],
@@ -441,7 +441,7 @@ pub(super) const ALL: &[Seeded] = &[
         in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, BACKED)),
     ),
     seen_in(
-        20_002,
+        17_340,
         far_in_a_cluster(code(
             "a master that is far away has no time to answer after a look for it",
             Mutant::FarMasterCutShort,

@@ -15,7 +15,7 @@ use super::tickets::add_capacity;
 use super::verb::{Kind, Verb, one_by_one};
 use super::wire::Delete;
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
-use crate::clock::{Deadline, Drift, Moment};
+use crate::clock::{Deadline, Drift};
 use crate::share::Share;
 use crate::store::{Answer, Answers, Release, Released, Retry, StoreError, each, exactly_one};
 use crate::token::Token;
@@ -56,10 +56,10 @@ impl Verb for Release {
     }
 }
 
-/// The deadline of the second command of a release. It has as much time as the first one. A server that is far away and has answered the
-/// first is not silent, and the lock is released already.
-fn anew(deadline: Deadline) -> Deadline {
-    mutant!(TwoCommandsInTimeOfOne => return deadline.counted_from(Moment::now()));
+/// The deadline of the next command of a release. It has as much time as the first one: a server that is far away and has answered the
+/// first is not silent.
+pub(super) fn anew(deadline: Deadline) -> Deadline {
+    mutant!(TwoCommandsInTimeOfOne => return deadline.counted_from(crate::clock::Moment::now()));
     Deadline::after(deadline.span())
 }
 
@@ -127,8 +127,7 @@ impl RedisStore {
     async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Released, StoreError>> {
         match self.run_release(releases, deadline).await {
             Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
-                let deadline = deadline.counted_from(Moment::now());
-                one_by_one(releases, |release| self.run_release(release, deadline)).await
+                one_by_one(releases, |release| self.run_release(release, anew(deadline))).await
             }
             answers => each(answers, releases.len()),
         }

@@ -1,4 +1,4 @@
-//! The server's user may not do all that the scripts do: the missing rights are named, and no lease is left behind.
+//! The server's user may not do all that the scripts do: the missing rights are named, and what is released is not left behind.
 //!
 //! The server refuses a script as a whole, or half-way. Only then does any of this run: `denied.lua` does a release as far
 //! as the user may, and asks the server which rights are missing. The server's refusal does not always name them.
@@ -6,6 +6,7 @@
 use redis::{Cmd, FromRedisValue};
 
 use super::link::Link;
+use super::release::anew;
 use super::verb::Verb;
 use super::{RedisStore, scripts};
 use crate::BackendError;
@@ -54,9 +55,8 @@ impl RedisStore {
             command.arg(key).arg(token.map_or("", Token::as_str)).arg(capacity.as_deref().unwrap_or(""));
         };
         let command = |_: &Link| scripts::DENIED.by_text(1, &arguments).into();
-        let Ok(called) = self.servers.call(key, command, deadline.counted_from(Moment::now())).await else {
-            return error;
-        };
+        let deadline = if token.is_some() { anew(deadline) } else { deadline.counted_from(Moment::now()) };
+        let Ok(called) = self.servers.call(key, command, deadline).await else { return error };
         match Vec::<String>::from_redis_value(called.value.clone()) {
             Ok(missing) if !missing.is_empty() => {
                 let server = called.link.server();

@@ -231,6 +231,10 @@ impl Places {
                 By::Any | By::Over => {}
             }
         }
+        if self.all.is_empty() {
+            // What a burst has left would be looked at each time.
+            self.all.shrink_to_fit();
+        }
         next
     }
 

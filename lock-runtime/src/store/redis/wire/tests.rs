@@ -423,3 +423,34 @@ async fn a_watch_ends_with_its_connection() {
         timeout(LONG, watch).await.unwrap().unwrap();
     }
 }
+
+/// The watch is on another thread, and has ended the wait long before this thread can look.
+#[test]
+fn a_reply_that_came_while_the_thread_was_blocked_is_read_before_it_is_given_up() {
+    for (bug, is_read) in [(None, true), (Some(Mutant::OverdueBelieved), false)] {
+        let _seeded = Seeded::begin(bug);
+        let keeper = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut far, _) = server.accept().unwrap();
+            let read = std::io::Read::read(&mut far, &mut [0; 4096]).unwrap();
+            std::io::Write::write_all(&mut far, b":1\r\n").unwrap();
+            // Open until the other end is closed.
+            (read, std::io::Read::read(&mut far, &mut [0]).unwrap())
+        });
+        let asked = runtime.block_on(async {
+            let wire = Wire::over(Socket::of(tokio::net::TcpStream::connect(address).await.unwrap()), ());
+            keeper.spawn(wire.watch());
+            let asking = tokio::spawn(async move {
+                let by = Instant::now() + Duration::from_millis(100);
+                wire.until(Some(by)).send(&get("k")).await
+            });
+            settled().await;
+            std::thread::sleep(Duration::from_millis(400));
+            asking.await.unwrap()
+        });
+        assert_eq!(asked.is_ok(), is_read, "{bug:?}: {asked:?}");
+    }
+}

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Shared;
+use super::{Ended, Shared};
 
 /// One timer for all commands on a connection. It runs until the connection ends, or nobody has it any more.
 ///
@@ -81,6 +81,15 @@ impl Future for Watch {
             if timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
+        }
+    }
+}
+
+impl Drop for Watch {
+    /// Nobody looks any more: the runtime may have ended, or a task's waker panicked. Replies on another connection are watched.
+    fn drop(&mut self) {
+        if let Some(aftermath) = self.shared.end(&Ended::by_close()) {
+            aftermath.carry_out();
         }
     }
 }
