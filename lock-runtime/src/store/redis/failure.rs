@@ -240,9 +240,10 @@ fn without_arguments(error: RedisError) -> RedisError {
     }
 }
 
-/// Whether the server refused because of a missing right. Inside a script older servers have no code for this.
+/// Whether the server refused because of a missing right. Inside a script servers have no code for this: Redis 7.0 says the second, and
+/// Valkey the third.
 fn is_denial(message: &str) -> bool {
-    message.contains("NOPERM") || message.contains("The user executing the script")
+    ["NOPERM", "The user executing the script", "ACL failure in script"].iter().any(|said| message.contains(said))
 }
 
 impl From<RedisError> for CallError {

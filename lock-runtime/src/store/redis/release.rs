@@ -16,8 +16,9 @@ use super::verb::{Kind, Verb, one_by_one};
 use super::wire::Delete;
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Drift};
+use crate::observe;
 use crate::share::Share;
-use crate::store::{Answer, Answers, Release, Released, Retry, StoreError, each, exactly_one};
+use crate::store::{Answer, Answers, Reach, Release, Released, Retry, StoreError, each, exactly_one};
 use crate::token::Token;
 
 impl Verb for Release {
@@ -108,18 +109,26 @@ impl RedisStore {
         let rest: Vec<_> =
             each.iter().zip(releases).filter(|(freed, _)| is_rest(freed)).map(|(_, rest)| rest.clone()).collect();
         let mut answers = Box::pin(self.release_or_split(&rest, anew(deadline))).await.into_iter();
-        let merge = |freed| {
+        let merge = |(freed, release): (Freed, &Release)| {
             if freed == Freed::Done {
                 return Ok(Released::DONE);
             }
-            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
+            let mut released = match answers.next().unwrap_or_else(|| Err(StoreError::no_answer())) {
+                Ok(released) => released,
+                // The lock is free, and only its queue is unusable: as where `release.lua` does both.
+                Err(error) if freed == Freed::Awaited && error.reach == Reach::Refused && !error.is_denied() => {
+                    observe::queue_unusable(&release.key, &error.problem);
+                    Released::DONE
+                }
+                Err(error) => return Err(error),
+            };
             if freed == Freed::Awaited {
                 released.ownership = Released::DONE.ownership;
             }
             released.ownership = released.ownership.or_before(repeated);
             Ok(released)
         };
-        Ok(each.into_iter().map(merge).collect())
+        Ok(each.into_iter().zip(releases).map(merge).collect())
     }
 
     /// Runs `release.lua` for all releases, or for each by itself when the server refuses the command: a lock's name that the
