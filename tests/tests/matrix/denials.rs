@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lock_runtime::{LockError, LockManager};
 use tests::events::Events;
 use tests::patience::{NOISE, eventually};
-use tests::server::Server;
+use tests::server::{Kind, Server};
 
 use crate::{LONG, TIMEOUT, is_confirmed, manager};
 
@@ -38,7 +38,10 @@ const BRIEFLY: Duration = Duration::from_secs(3);
 
 /// A server with a user `least` of these rights; and its URL.
 fn with_rights(rights: &[&str]) -> (Server, String) {
-    let server = Server::start();
+    with_rights_on(Server::start(), rights)
+}
+
+fn with_rights_on(server: Server, rights: &[&str]) -> (Server, String) {
     server.tell(&format!("ACL SETUSER least on >canary-7f3a -@all {}", rights.join(" ")));
     let url = server.url().replace("redis://", "redis://least:canary-7f3a@");
     (server, url)
@@ -292,6 +295,20 @@ async fn the_rights_that_the_docs_name_for_readers_and_permits_are_enough_and_ea
         let (server, url) = with_rights(&rights);
         let error = share_it_all(&url).await.expect_err(missing).to_string();
         assert!(error.contains(missing) && error.contains("docs/protocol.md"), "{missing}: {error}");
+        is_left_alone(&server).await;
+    }
+}
+
+/// Each server has words of its own for what a script may not do.
+#[tokio::test]
+async fn a_right_that_a_script_lacks_is_named_on_each_kind_of_server() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let rights: Vec<_> = all_rights().into_iter().filter(|right| *right != "+pexpire").collect();
+        let (server, url) = with_rights_on(Server::of(kind, &[]), &rights);
+        let guard = LockManager::connect(&url).await.unwrap().lock("p", "k").acquire().await.unwrap();
+        let error = guard.extend(LONG).await.expect_err("it is refused").to_string();
+        assert!(error.contains("+pexpire") && error.contains("docs/protocol.md"), "{kind:?}: {error}");
+        drop(guard);
         is_left_alone(&server).await;
     }
 }

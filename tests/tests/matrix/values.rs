@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lock_runtime::{LockError, LockRequest};
 use tests::events::Events;
 use tests::patience::{NOISE, eventually};
-use tests::server::Server;
+use tests::server::{Kind, Server};
 use tokio::time::sleep;
 
 use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, manager};
@@ -360,4 +360,16 @@ async fn row_20_a_foreign_value_that_is_a_word_of_the_protocol_is_respected() {
     }
     server.tell("SET p:k shared PX 100");
     is_had_soon(&manager).await.release().await.unwrap();
+}
+
+/// Valkey deletes the lock by a command of its own, before anybody looks at the queue.
+#[tokio::test]
+async fn a_release_is_done_although_the_queue_is_of_another_type() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let server = Server::of(kind, &[]);
+        let guard = manager(&server.url()).await.lock("p", "k").acquire().await.unwrap();
+        server.tell("SET {p:k}:queue x");
+        let released = guard.release().await;
+        assert!(released.is_ok() && server.owner("p:k").is_none(), "{kind:?}: {released:?}");
+    }
 }
