@@ -259,7 +259,7 @@ pub(crate) fn common(settings: &Settings, spawn: impl Fn(BoxFuture<'static, ()>)
     Common { drift: settings.drift(), command_timeout, connect_timeout, spawn: Arc::new(spawn) }
 }
 
-/// What they need in the background runs on the keeper's `thread`, which nothing blocks.
+/// As [`common`]. What the connections need in the background runs on the keeper's `thread`, where no body of a lock runs.
 pub(super) fn common_on(thread: &Arc<KeeperThread>, settings: &Settings) -> Common {
     let thread = Arc::clone(thread);
     common(settings, move |work| thread.spawn_boxed(work))

@@ -115,7 +115,7 @@ impl RedisStore {
             }
             let mut released = match answers.next().unwrap_or_else(|| Err(StoreError::no_answer())) {
                 Ok(released) => released,
-                // The lock is free, and only its queue is unusable: as where `release.lua` does both.
+                // The lock is free. Only its queue is unusable, of which `release.lua` would also warn and no more.
                 Err(error) if freed == Freed::Awaited && error.reach == Reach::Refused && !error.is_denied() => {
                     observe::queue_unusable(&release.key, &error.problem);
                     Released::DONE
