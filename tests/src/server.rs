@@ -201,6 +201,14 @@ impl Server {
         let _: redis::Value = self.ask(command);
     }
 
+    /// The command that releases a lock without a script, if the server has one.
+    #[must_use]
+    pub fn release_command(&self) -> Option<&'static str> {
+        let is_known = |found: &redis::Value| *found != redis::Value::Nil;
+        let has = |name: &&str| self.ask::<Vec<redis::Value>>(&format!("COMMAND INFO {name}")).iter().any(is_known);
+        ["DELIFEQ", "DELEX"].into_iter().find(has)
+    }
+
     /// The owner's token at a lock's key.
     #[must_use]
     pub fn owner(&self, key: &str) -> Option<String> {
