@@ -56,6 +56,13 @@ impl Moment {
     pub(crate) fn elapsed(self) -> Duration {
         Self::now().since(self)
     }
+
+    /// So much later on each clock.
+    #[cfg(test)]
+    pub(crate) fn later(self, span: Duration) -> Self {
+        let span = nanos(span);
+        Self { boot: self.boot + span, wall: self.wall + span, tokio: self.tokio.saturating_add(span) }
+    }
 }
 
 fn nanos(duration: Duration) -> u64 {

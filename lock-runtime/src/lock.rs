@@ -29,6 +29,8 @@ mod seizing;
 mod status;
 mod step;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod upkeep;
 mod wait_queue;
@@ -258,10 +260,6 @@ impl Lock {
 impl Lock {
     pub(crate) fn turn(&self) -> Option<u64> {
         self.turn
-    }
-
-    pub(crate) fn set_pending(&mut self, pending: Option<PendingAsk>) {
-        self.standing = pending.map_or(Standing::Nothing, |pending| Standing::Asking(Box::new(pending)));
     }
 }
 

@@ -127,6 +127,7 @@ mod seeded {
         QueueBehindPartForgotten,
         QueueBesideUntold,
         QueuedRepetitionLeft,
+        ReaderNotReconnected,
         ReadersOvertakeWriter,
         RedirectionHidesSilence,
         RefusedAskReleased,

@@ -158,6 +158,10 @@ pub(crate) trait Store {
         false
     }
 
+    /// Has the runtime that read the pushes for `key` begin to connect again, if that connection broke. Nobody else hears of a grant,
+    /// and the task that is to ask again may not be polled.
+    fn reconnect_reader(&self, _key: &str) {}
+
     /// Whether a renewal of the lease of `key` can arm its alarm (see [`Events::on_alarm`]). As [`is_cut_off`](Self::is_cut_off),
     /// it must not call back.
     fn has_alarms(&self, _key: &str) -> bool {

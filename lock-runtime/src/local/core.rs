@@ -366,6 +366,9 @@ impl Events for Core {
         affected.retain(|slot| affects(slot.key()));
         for slot in &affected {
             slot.on_interruption();
+            if slot.ask(Lock::waits) {
+                self.store.reconnect_reader(slot.key());
+            }
             // What lingers is not worth a command that verifies it. Whoever waits may not have been heard.
             self.release_if_lingering(slot);
         }

@@ -1,20 +1,18 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::clock::{Deadline, Moment};
-use crate::lock::{Action, Ending, Fences, IfBusy, Lock, PrefixPlace, ResolvedRequest, Round, Trigger};
+use crate::clock::Deadline;
+use crate::lock::Round;
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
-use crate::protocol::{Pushed, Renewal, Renewed};
+use crate::protocol::Pushed;
 use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
-mod confirming;
 mod late;
 mod lingering;
 mod managers;
-mod pending;
 mod permits;
 mod readers;
 mod strays;
@@ -114,103 +112,6 @@ async fn a_lease_that_is_almost_over_is_confirmed_before_it_is_handed_over() {
         drop(ending);
     });
     assert!(waited.unwrap().remaining() > Duration::from_secs(1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_streak_of_dropped_guards_is_bounded_too() {
-    let locks = LockManager::in_memory();
-    let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.core().table().get(guard.key()).unwrap();
-    slot.step(|lock, out| lock.on_contention(&*slot, out));
-    let request = ResolvedRequest {
-        key: guard.key().into(),
-        prefix: PrefixPlace::behind(None, 1),
-        timeout: Duration::ZERO,
-        expire: Duration::from_secs(30),
-        renew: true,
-        fenced: false,
-        if_busy: IfBusy::Fails,
-        on_busy: crate::OnBusy::Wait,
-        share: None,
-        body: false,
-        linger_cs: 0,
-        terms: None,
-    };
-    // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
-    let id = slot.ask(Lock::turn).unwrap();
-    let mut streak = 0;
-    while let Ending::Kept = slot.step(|lock, out| lock.end_dropped(id, false, &*slot, Moment::now(), out)).ending {
-        assert!(slot.step(|lock, out| lock.start(id, &request, Moment::now(), out)).is_some());
-        streak += 1;
-    }
-    assert_eq!(streak, 64);
-}
-
-#[tokio::test(start_paused = true)]
-async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
-    let locks = LockManager::in_memory();
-    let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.core().table().get(guard.key()).unwrap();
-    let mut state = slot.state.lock();
-    let lease = state.lock.lease_mut().unwrap();
-    lease.fences = Fences::new(5, 3);
-    assert!(lease.confirm(Deadline::after(Duration::from_secs(9)), Moment::now()));
-    assert!(!lease.fences.is_empty());
-    (lease.until, lease.hold) = (Deadline::after(Duration::ZERO), None);
-    assert!(lease.confirm(Deadline::after(Duration::from_secs(9)), Moment::now()));
-    assert!(lease.fences.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
-    let locks = LockManager::in_memory();
-    let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.core().table().get(guard.key()).unwrap();
-    let token = {
-        let mut state = slot.state.lock();
-        let lease = state.lock.lease_mut().unwrap();
-        lease.until = Deadline::after(Duration::ZERO);
-        lease.token.clone()
-    };
-    // The answer to a renewal. The server got the renewal after a late copy of the claim had brought the lease back.
-    let lease = Duration::from_secs(9);
-    let renewal = Renewal { key: guard.key().into(), token, share: None, lease, grace: Duration::ZERO, arms: false };
-    let outcome = Renewed::Until(Deadline::after(lease));
-    assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(outcome)), Action::Lost(..)));
-    assert!(!guard.is_valid());
-    assert!(matches!(guard.extend(lease).await, Err(LockError::Lost { .. })));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way() {
-    let locks = LockManager::in_memory();
-    let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.core().table().get(guard.key()).unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let forget_confirmation = |renewing| {
-        let mut state = slot.state.lock();
-        let lease = state.lock.lease_mut().unwrap();
-        lease.hold.as_mut().unwrap().confirmed = None;
-        lease.upkeep.renewing = renewing;
-    };
-    forget_confirmation(true);
-    assert!(matches!(slot.next_action(Trigger::Tick, &round()), Action::LookAgain));
-    forget_confirmation(false);
-    assert!(matches!(slot.next_action(Trigger::Tick, &round()), Action::Renew(..)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
-    let locks = LockManager::in_memory();
-    let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.core().table().get(guard.key()).unwrap();
-    let verified = || slot.next_action(Trigger::Verify, &round());
-    let Action::Renew(renewal) = verified() else { panic!("it is verified") };
-    // Two servers break one after the other. The renewal may have reached the second server before it broke.
-    assert!(!matches!(verified(), Action::Renew(..)));
-    let answered = || Some(Renewed::Until(Deadline::after(Duration::from_secs(9))));
-    let Action::Renew(again) = slot.on_renewal(&renewal, Moment::now(), answered()) else { panic!("it is doubtful") };
-    assert!(matches!(slot.on_renewal(&again, Moment::now(), answered()), Action::Done));
 }
 
 #[tokio::test(start_paused = true)]

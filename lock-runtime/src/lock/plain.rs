@@ -1,5 +1,6 @@
-//! Tests: a world in which nothing goes wrong.
+//! Tests: a world in which nothing goes wrong, unless a test says so.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,29 +11,53 @@ use crate::settings::Settings;
 use crate::share::Share;
 use crate::token::{Process, Token};
 
-/// One server, for the lock alone. Its clock is tokio's, so that a test can stop it.
+/// One server.
 #[derive(Debug)]
 pub(super) struct Plain {
     settings: Settings,
     key: Arc<str>,
     process: Process,
+    share: Option<Share>,
     distance: Duration,
+    /// The time, when it passes only as a test says. `None`: as the clocks say.
+    time: Option<Cell<Moment>>,
+    pub(super) is_closed: Cell<bool>,
+    pub(super) is_cut_off: Cell<bool>,
 }
 
 impl Plain {
     pub(super) fn new() -> Self {
-        Self::at(Duration::ZERO)
+        Self {
+            settings: Settings::default(),
+            key: "p:k".into(),
+            process: Process::new("ada"),
+            share: None,
+            distance: Duration::ZERO,
+            time: None,
+            is_closed: Cell::new(false),
+            is_cut_off: Cell::new(false),
+        }
     }
 
     /// With a server at this `distance`.
     pub(super) fn at(distance: Duration) -> Self {
-        Self { settings: Settings::default(), key: "p:k".into(), process: Process::new("ada"), distance }
+        Self { distance, ..Self::new() }
+    }
+
+    /// For leases of this share, and with a time that stands still.
+    pub(super) fn still(share: Option<Share>) -> Self {
+        Self { share, time: Some(Cell::new(Moment::now())), ..Self::new() }
+    }
+
+    pub(super) fn let_pass(&self, span: Duration) {
+        let time = self.time.as_ref().expect("a time that stands still");
+        time.set(time.get().later(span));
     }
 }
 
 impl Env for Plain {
     fn now(&self) -> Moment {
-        Moment::now()
+        self.time.as_ref().map_or_else(Moment::now, Cell::get)
     }
 
     fn settings(&self) -> &Settings {
@@ -44,11 +69,11 @@ impl Env for Plain {
     }
 
     fn share(&self) -> Option<Share> {
-        None
+        self.share
     }
 
     fn next_token(&self, may_linger: bool) -> Token {
-        self.process.next_token(may_linger, None)
+        self.process.next_token(may_linger, self.share)
     }
 
     fn is_own_token(&self, token: &Token) -> bool {
@@ -56,7 +81,7 @@ impl Env for Plain {
     }
 
     fn is_closed(&self) -> bool {
-        false
+        self.is_closed.get()
     }
 
     fn distance(&self) -> Duration {
@@ -64,7 +89,7 @@ impl Env for Plain {
     }
 
     fn is_cut_off(&self) -> bool {
-        false
+        self.is_cut_off.get()
     }
 
     fn hears(&self) -> bool {

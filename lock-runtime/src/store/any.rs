@@ -123,6 +123,7 @@ impl Store for AnyStore {
         fn is_cut_off(&self, key: &str) -> bool;
         fn hears_of(&self, key: &str) -> bool;
         fn probe_reader(&self) -> bool;
+        fn reconnect_reader(&self, key: &str);
         fn has_alarms(&self, key: &str) -> bool;
         fn is_connected(&self) -> bool;
         fn begin_to_connect(&self);

@@ -325,6 +325,10 @@ impl<S: Voter> Store for Quorum<S> {
         self.members.iter().filter(|member| member.node.probe_reader()).count() > 0
     }
 
+    fn reconnect_reader(&self, key: &str) {
+        self.members.iter().for_each(|member| member.node.reconnect_reader(key));
+    }
+
     fn has_alarms(&self, key: &str) -> bool {
         self.members.iter().any(|member| member.node.has_alarms(key))
     }

@@ -275,6 +275,10 @@ impl Store for RedisStore {
         }
     }
 
+    fn reconnect_reader(&self, key: &str) {
+        self.servers.at(key, |link| link.reconnect_reader());
+    }
+
     fn has_alarms(&self, key: &str) -> bool {
         self.servers.at(key, |link| link.has_alarms()).unwrap_or(false)
     }

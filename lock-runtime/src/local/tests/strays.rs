@@ -1,35 +1,40 @@
 //! Tests: messages about a token that no task here uses any more.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use crate::LockManager;
 use crate::clock::Deadline;
+use crate::lock::ReleaseDone;
 use crate::mutants::{Mutant, Seeded};
 use crate::share::Share;
 use crate::store::{Answer, Ask, Cause, Events as _, Pushed, Store as _, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
-/// Two processes. The first was granted a lease of this share, for a task that is gone.
-async fn granted_to_nobody(share: Option<Share>) -> (LockManager, LockManager, Token) {
-    let locks = LockManager::in_memory();
-    let beside = LockManager::builder().in_memory_with(&locks).unwrap();
-    let (token, give_up) = (locks.core().next_token(false, share), Deadline::after(CLAIM));
-    let (key, token_asked) = ("p:k".into(), token.clone());
-    let ask = Ask {
-        key,
-        token: token_asked,
+fn ask(token: &Token, share: Option<Share>) -> Ask {
+    Ask {
+        key: "p:k".into(),
+        token: token.clone(),
         share,
         claim: CLAIM,
         wait: false,
         replaces: false,
         fences: 0,
-        give_up,
+        give_up: Deadline::after(CLAIM),
         cause: Cause::Task,
-    };
-    let answer = exactly_one(locks.core().store().ask(&[ask], give_up).await).unwrap();
+    }
+}
+
+/// Two processes. The first was granted a lease of this share, for a task that is gone.
+async fn granted_to_nobody(share: Option<Share>) -> (LockManager, LockManager, Token) {
+    let locks = LockManager::in_memory();
+    let beside = LockManager::builder().in_memory_with(&locks).unwrap();
+    let token = locks.core().next_token(false, share);
+    let answer = exactly_one(locks.core().store().ask(&[ask(&token, share)], Deadline::after(CLAIM)).await).unwrap();
     assert!(matches!(answer, Answer::Granted(_)));
     assert!(beside.lock("p", "k").try_acquire().await.unwrap().is_none());
     (locks, beside, token)
@@ -72,5 +77,28 @@ async fn a_lease_that_nobody_uses_and_that_was_taken_by_force_is_released_at_onc
             let is_at_once = begin.elapsed() < CLAIM / 2;
             assert_eq!(is_at_once, bug.is_none() || share.is_none(), "{share:?}, {bug:?}");
         }
+    }
+}
+
+/// A task whose turn was taken finds out late that its ask is wanted no more. Another task got the lock under the same token.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
+    for is_releasing in [true, false] {
+        let locks = LockManager::in_memory();
+        let guard = locks.lock("p", "k").acquire().await.unwrap();
+        let slot = locks.core().table().get(guard.key()).unwrap();
+        let (takings, token) = (slot.takings(), slot.state.lock().lock.take_lease().unwrap().token);
+        slot.step(|_, out| out.takes_turn = true);
+        if is_releasing {
+            slot.state.lock().lock.note_release_begun(&token);
+        }
+        let ask = ask(&token, None);
+        let mut unanswered = pin!(std::future::pending::<()>());
+        let late = slot.while_wanted(takings, &ask, unanswered.as_mut());
+        assert_eq!(late.now_or_never(), Some(None));
+        assert_eq!(locks.is_locked("p", "k").await.unwrap(), is_releasing);
+        let done = slot.note_release_done(&token);
+        assert_eq!(matches!(done, ReleaseDone::Done { may_be_granted_again: true, .. }), is_releasing, "{done:?}");
+        drop(guard);
     }
 }

@@ -1,7 +1,7 @@
 //! [`Reader`]: the runtime that reads a connection, and whether it runs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
 
@@ -13,12 +13,14 @@ pub(super) struct Reader {
     runtime: Handle,
     /// Whether it was asked, and has not answered.
     is_asked: Arc<AtomicBool>,
+    /// Whether it was told to connect again, and has not begun.
+    is_to_connect: Arc<AtomicBool>,
 }
 
 impl Reader {
     /// The runtime that runs this code.
     pub(super) fn here() -> Self {
-        Self { runtime: Handle::current(), is_asked: Arc::default() }
+        Self { runtime: Handle::current(), is_asked: Arc::default(), is_to_connect: Arc::default() }
     }
 
     /// Asks the runtime whether it runs. Returns whether it has not answered since the last call.
@@ -30,6 +32,19 @@ impl Reader {
         }
         is_blocked
     }
+
+    /// Has the runtime begin to connect `link`.
+    fn connect(&self, link: Weak<Link>) {
+        if !self.is_to_connect.swap(true, Ordering::Relaxed) {
+            let is_to_connect = Arc::clone(&self.is_to_connect);
+            self.runtime.spawn(async move {
+                is_to_connect.store(false, Ordering::Relaxed);
+                if let Some(link) = link.upgrade() {
+                    link.begin_to_connect();
+                }
+            });
+        }
+    }
 }
 
 impl Link {
@@ -39,6 +54,17 @@ impl Link {
         let reader = state.live.as_ref().and(state.reader.clone());
         drop(state);
         reader.is_some_and(|reader| reader.probe())
+    }
+
+    /// Has the runtime that read the last connection begin to make the next one.
+    pub(in super::super) fn reconnect_reader(&self) {
+        mutant!(ReaderNotReconnected => return);
+        let state = self.state.lock();
+        let reader = if state.live.is_none() { state.reader.clone() } else { None };
+        drop(state);
+        if let Some(reader) = reader {
+            reader.connect(Weak::clone(&self.this));
+        }
     }
 }
 

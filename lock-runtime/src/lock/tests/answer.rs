@@ -1,0 +1,83 @@
+//! The store answers an ask.
+
+use super::*;
+use crate::token::Process;
+
+#[test]
+fn a_grant_is_a_hold_as_soon_as_its_task_looks() {
+    let mut stage = Stage::new();
+    let id = stage.enter_first(&request());
+    let ask = stage.ask(id, &request());
+    assert!(ask.wait && ask.claim == CLAIM, "rule 11: a grant begins with a short lease");
+    assert!(stage.grant(&ask));
+    assert!(matches!(stage.step(id, &request()), Step::Hold) && stage.start(id, &request()));
+}
+
+#[test]
+fn a_task_that_is_refused_waits_in_the_queue_of_the_store() {
+    let mut stage = Stage::new();
+    let id = stage.enter_first(&request());
+    let step = stage.step(id, &request());
+    let Step::Claim(claim) = step else { panic!("a plain claim is the cheapest: {step:?}") };
+    stage.refuse(&claim);
+    assert!(stage.lock.is_queued() && matches!(stage.step(id, &request()), Step::Wait(_)));
+}
+
+/// Rule L3. A store of several servers may still be withdrawing what one of them granted.
+#[test]
+fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
+    for (bug, wait, is_kept) in
+        [(None, false, false), (None, true, true), (Some(Mutant::RefusedTokenKept), false, true)]
+    {
+        let _seeded = Seeded::begin(bug);
+        let (mut stage, request) = (Stage::new(), if wait { request() } else { single_try() });
+        let id = stage.enter_first(&request);
+        let ask = stage.ask(id, &request);
+        stage.refuse(&ask);
+        let is_same = stage.lock.pending().is_some_and(|pending| pending.token == ask.token);
+        assert_eq!(is_same, is_kept, "{bug:?}");
+    }
+}
+
+#[test]
+fn an_answer_of_a_lease_that_is_here_already_changes_it_no_more_than_by_who_waits() {
+    let mut stage = Stage::new();
+    let id = stage.enter_first(&request());
+    let ask = stage.ask(id, &request());
+    stage.grant(&ask);
+    stage.step(id, &request());
+    let until = Deadline::new(stage.now(), LEASE);
+    assert!(stage.answer(&ask, Answer::Granted(Grant { until, contended: true, fence: Some(7) })));
+    let lease = stage.lock.lease().unwrap();
+    assert!(lease.contention.is_some() && lease.fences.is_empty());
+    assert!(lease.until.remaining_at(stage.now()) <= CLAIM);
+}
+
+/// Rule 12: such a grant is released.
+#[test]
+fn a_grant_that_nobody_here_waits_for_is_told_from_a_refusal() {
+    let mut stage = Stage::new();
+    let id = stage.enter_first(&request());
+    let ask = stage.ask(id, &request());
+    stage.pass(id);
+    assert!(stage.refuse(&ask) && stage.answer(&ask, Answer::Late), "there is nothing to withdraw");
+    assert!(!stage.grant(&ask));
+}
+
+#[test]
+fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
+    let ours = Process::new("ben").next_token(false, None);
+    let stranger = || Token::foreign("a stranger's");
+    for (owner, endless, holder) in [
+        (ours.clone(), false, Some("ben")),
+        (ours, true, Some("ben")),
+        (stranger(), false, None),
+        (stranger(), true, Some("another client, without an expiry")),
+    ] {
+        let mut stage = Stage::new();
+        let id = stage.enter_first(&request());
+        let ask = stage.ask(id, &request());
+        stage.answer(&ask, Answer::Busy(Busy { owner, endless, ..busy("x") }));
+        assert_eq!(stage.lock.holder_elsewhere().as_deref(), holder);
+    }
+}

@@ -1,0 +1,106 @@
+//! A hold ends, or is lost.
+
+use super::*;
+
+#[test]
+fn a_lease_that_nobody_here_waits_for_is_released() {
+    let mut stage = Stage::new();
+    let id = stage.hold(&request());
+    let token = stage.token();
+    let Ending::Free(release) = stage.end(id) else { panic!("nobody waits") };
+    assert!(release.token == token && release.is_lone() && stage.lock.lease().is_none());
+}
+
+/// Rule L4. So it is when each guard is dropped while nobody waits here, and the next task takes the lease over before it is released.
+#[test]
+fn a_streak_of_hand_overs_ends_once_another_process_waits() {
+    for is_dropped in [false, true] {
+        let mut stage = Stage::new();
+        let id = stage.hold(&request());
+        stage.contend();
+        let mut streak = 0;
+        loop {
+            if !is_dropped {
+                stage.wait(&request());
+            }
+            let ending = if is_dropped {
+                stage.tell(|lock, env, out| lock.end_dropped(id, false, env, env.now(), out).ending)
+            } else {
+                stage.end(id)
+            };
+            if !matches!(ending, Ending::Kept) {
+                assert!(matches!(ending, Ending::Yield(_) | Ending::Free(_)), "{ending:?}");
+                break;
+            }
+            assert!(stage.start(id, &request()));
+            streak += 1;
+        }
+        assert_eq!(streak, 64);
+    }
+}
+
+/// Rule L6.
+#[test]
+fn a_hold_that_outlived_its_deadline_hands_nothing_over() {
+    let mut stage = Stage::new();
+    let id = stage.hold(&ResolvedRequest { renew: false, ..request() });
+    stage.wait(&request());
+    stage.let_pass(CLAIM);
+    assert!(matches!(stage.end(id), Ending::Lost(Some(_))), "the store may still have it");
+    assert!(stage.lock.lease().is_none());
+}
+
+#[test]
+fn the_last_of_several_readers_ends_their_hold() {
+    for (bug, is_joint) in [(None, true), (Some(Mutant::FirstReaderEndsHold), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::sharing(Some(Share::READ));
+        let id = stage.hold(&reader());
+        assert!(matches!(stage.enter(&reader()), Some(Entered::Joined(_))));
+        assert_eq!(matches!(stage.end(id), Ending::Joint), is_joint, "{bug:?}");
+        assert_eq!(matches!(stage.end(id), Ending::Free(_)), is_joint, "{bug:?}");
+    }
+}
+
+/// Else a late task could take the token for one that was given up, in the moment before the release is sent.
+#[test]
+fn a_token_is_known_as_being_released_when_its_lease_is_gone() {
+    for is_queued in [true, false] {
+        let mut stage = Stage::new();
+        let id = stage.hold(&request());
+        let token = stage.token();
+        if is_queued {
+            stage.lock.lease_mut().unwrap().expose();
+        }
+        assert!(matches!(stage.end(id), Ending::Free(_)));
+        assert_eq!(stage.lock.leave_to_user(&token), is_queued);
+    }
+}
+
+/// Rule 14.
+#[test]
+fn a_lock_that_was_lost_is_released_when_its_body_is_dropped() {
+    for (bug, waits) in [(None, true), (Some(Mutant::ReleasedBeforeBody), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::new();
+        let id = stage.hold(&ResolvedRequest { body: true, ..request() });
+        let next = stage.wait(&request());
+        let (token, revoked) = (stage.token(), stage.lose());
+        assert_eq!(revoked.release.is_none(), waits, "{bug:?}");
+        assert!(stage.effects.wakes && !stage.lock.has_turn(id), "the body is woken, and its turn is taken");
+        assert!(matches!(stage.pass(revoked.turn.unwrap()), Passed::To(_)) && stage.called() == [next]);
+        assert!(matches!(stage.end(id), Ending::Lost(None)));
+        assert_eq!(matches!(stage.lock.end_use(&token), ReleaseDone::Done { .. }), waits, "{bug:?}");
+    }
+}
+
+/// The server got a renewal after a late copy of the claim had brought the lease back.
+#[test]
+fn a_hold_whose_deadline_has_passed_does_not_come_back() {
+    let mut stage = Stage::new();
+    stage.hold(&request());
+    let Action::Renew(renewal) = stage.look(Trigger::Verify) else { panic!("it is verified") };
+    stage.let_pass(CLAIM);
+    let action = stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
+    assert!(matches!(action, Action::Lost(_, LossReason::Deadline)), "{action:?}");
+}

@@ -1,0 +1,71 @@
+//! A task comes.
+
+use super::*;
+
+#[test]
+fn a_task_that_comes_first_has_the_turn_and_the_next_waits() {
+    let mut stage = Stage::new();
+    let first = stage.enter_first(&request());
+    assert!(stage.lock.has_turn(first) && !stage.lock.is_held());
+    stage.wait(&request());
+    assert_eq!(stage.lock.waiting(), 2, "who asks waits, too");
+}
+
+#[test]
+fn a_single_try_does_not_wait_here() {
+    let mut stage = Stage::new();
+    let first = stage.enter_first(&request());
+    assert!(matches!(stage.enter(&single_try()), Some(Entered::Asked { holds: 0 })), "the outcome is its own, too");
+    let ask = stage.ask(first, &request());
+    stage.grant(&ask);
+    stage.step(first, &request());
+    stage.start(first, &request());
+    assert!(matches!(stage.enter(&single_try()), Some(Entered::Taken)));
+}
+
+#[test]
+fn who_replaces_the_holder_does_not_wait_for_it() {
+    let mut stage = Stage::new();
+    stage.hold(&request());
+    let newest = ResolvedRequest { on_busy: OnBusy::Replace, ..request() };
+    assert!(matches!(stage.enter(&newest), Some(Entered::InTheWay)));
+}
+
+#[test]
+fn a_lease_that_lingers_is_there_at_once() {
+    let mut stage = Stage::new();
+    let lingers = ResolvedRequest { linger_cs: 50, ..request() };
+    let first = stage.hold(&lingers);
+    assert!(matches!(stage.end(first), Ending::Lingers));
+    assert!(matches!(stage.enter(&lingers), Some(Entered::Turn { has_lease: true, .. })));
+}
+
+/// Rule S5: no reader comes in front of a writer that waits.
+#[test]
+fn a_reader_joins_the_readers_that_hold_the_lock_unless_somebody_waits() {
+    for (bug, others_wait, joins) in
+        [(None, false, true), (None, true, false), (Some(Mutant::ReadersOvertakeWriter), true, true)]
+    {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::sharing(Some(Share::READ));
+        stage.hold(&reader());
+        if others_wait {
+            stage.contend();
+        }
+        assert_eq!(matches!(stage.enter(&reader()), Some(Entered::Joined(_))), joins, "{bug:?}");
+    }
+}
+
+/// Rule L7.
+#[test]
+fn a_turn_that_nobody_takes_up_goes_to_the_first_who_comes() {
+    let mut stage = Stage::new();
+    let first = stage.hold(&request());
+    let late = stage.wait(&request());
+    stage.end(first);
+    stage.pass(first);
+    assert!(stage.pass_over().is_none(), "the lease is kept for a while");
+    assert!(stage.lock.is_turn_free());
+    let next = stage.enter_first(&request());
+    assert!(matches!(stage.step(next, &request()), Step::Hold) && !stage.lock.has_turn(late));
+}
