@@ -153,6 +153,13 @@ impl Deadline {
             + self.span().min(Duration::from_secs(30 * 365 * 24 * 3600))
     }
 
+    /// As much time from now on: each command of a release has as much as the first one. A server that is far away and has answered the
+    /// first is not silent.
+    pub(crate) fn anew(self) -> Self {
+        mutant!(TwoCommandsInTimeOfOne => return self.counted_from(Moment::now()));
+        Self::after(self.span())
+    }
+
     pub(crate) fn later_by(self, span: Duration) -> Self {
         Self { start: self.start, span: self.span.saturating_add(nanos(span)) }
     }

@@ -99,14 +99,8 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
         Ok(answers) => answers,
         Err(error) => {
             keeper.on_failure(asks.first().map_or("", |ask| &ask.key), ASK, &error);
-            // One key that the server's user may not use is reason enough to refuse all that is asked with it.
-            let is_of_one = has_one_reason(&asks);
-            for (slot, ask) in slots.into_iter().zip(asks) {
-                if is_of_one || !is_refused(&error) {
-                    on_failed_repetition(core, &slot, &ask, &error);
-                } else {
-                    Box::pin(repeat_asks(keeper, core, vec![(slot, ask)])).await;
-                }
+            for (slot, ask) in slots.iter().zip(&asks) {
+                on_failed_repetition(core, slot, ask, &error);
             }
             return;
         }
@@ -133,6 +127,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                     // error.
                     slot.on_interruption();
                 }
+                keeper.on_failure(&ask.key, ASK, &error);
                 on_failed_repetition(core, slot, ask, &error);
             }
         }
@@ -152,11 +147,6 @@ fn is_left(core: &Core, slot: &Slot, ask: &Ask) -> bool {
 fn is_reachable(core: &Core, key: &str) -> bool {
     mutant!(WaitsUnreachable => return true);
     core.store().hears_of(key)
-}
-
-fn has_one_reason(asks: &[Ask]) -> bool {
-    mutant!(RefusedTogether => return true);
-    asks.len() == 1
 }
 
 /// Whether the server would refuse the ask again. That there is no connection says nothing of the ask.

@@ -155,7 +155,7 @@ impl Hold {
                         // The ask that went along with the release was withdrawn meanwhile. The release is still to be
                         // done, without the ask.
                         release.again = None;
-                        let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
+                        let released = core.store().release_one(release, deadline.anew()).await;
                         // The first command may have released the lease already.
                         released.map(|released| Released { ownership: released.ownership.or_before(true), ..released })
                     }

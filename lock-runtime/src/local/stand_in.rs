@@ -37,10 +37,15 @@ impl StandIn {
         Self { slot: Arc::clone(slot), number }
     }
 
-    /// Until when a verb that is sent `now` is answered, or has failed. A release may take two commands.
+    /// Until when a verb that is sent `now` is answered, or has failed: as long as two commands may take, which a release may need. No
+    /// longer than others wait for a task that is late, unless the servers are so far away: the keeper's release would hide a loss from
+    /// a task that is not late.
     pub(super) fn answered_by(slot: &Slot, now: Moment) -> Deadline {
         mutant!(StandsInTooSoon => return Deadline::new(now, slot.core.settings().command_timeout));
-        Deadline::new(now, (slot.core.settings().command_timeout * 2).min(UNUSED_LEASE_KEPT_FOR))
+        mutant!(FarReleaseCutShort => return Deadline::new(now, UNUSED_LEASE_KEPT_FOR));
+        // The same for all locks: in this order their tasks become late.
+        let far = slot.core.store().round_trip() * 2;
+        Deadline::new(now, (slot.core.settings().command_timeout * 2).min(UNUSED_LEASE_KEPT_FOR.max(far)))
     }
 
     /// Its task has read the answer. Returns whether it was in time.

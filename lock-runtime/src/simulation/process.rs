@@ -48,7 +48,8 @@ impl Process {
         let manager = if plan.nodes > 0 {
             connect_to_cluster(network, &name, plan.drift_ppm)
         } else {
-            connect_allowing(servers.all(), &name, plan.drift_ppm)
+            let settings = Settings { max_clock_drift_ppm: plan.drift_ppm, label: name.clone(), ..Settings::default() };
+            connect_with(servers.all(), settings)
         };
         let thread = Thread::new(end);
         let tasks = (0..plan.tasks).map(|number| {
@@ -127,11 +128,17 @@ impl Process {
 }
 
 pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
-    connect_allowing(std::slice::from_ref(network), name, Settings::default().max_clock_drift_ppm)
+    connect_with(std::slice::from_ref(network), Settings { label: name.to_owned(), ..Settings::default() })
+}
+
+/// A command has so much time.
+pub(super) fn connect_patiently(network: &Arc<Network>, name: &str, command_timeout: Duration) -> LockManager {
+    let settings = Settings { command_timeout, label: name.to_owned(), ..Settings::default() };
+    connect_with(std::slice::from_ref(network), settings)
 }
 
 pub(super) fn connect_to(servers: &Servers, name: &str) -> LockManager {
-    connect_allowing(servers.all(), name, Settings::default().max_clock_drift_ppm)
+    connect_with(servers.all(), Settings { label: name.to_owned(), ..Settings::default() })
 }
 
 pub(super) fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_drift_ppm: u32) -> LockManager {
@@ -147,9 +154,9 @@ pub(super) fn of_links(settings: &Settings) -> Common {
     common(settings, |work| drop(tokio::spawn(work)))
 }
 
-/// With so much allowance for clocks that run apart.
-fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u32) -> LockManager {
-    let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
+/// The label is the name of the process.
+fn connect_with(servers: &[Arc<Network>], settings: Settings) -> LockManager {
+    let name = &*settings.label.clone();
     let process = Caller::new(name);
     let of_quorum = (servers.len() > 1).then_some(MAX_LEASE);
     let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {

@@ -124,7 +124,7 @@ impl RedisStore {
         mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
         // Boxed, because it is rare: every script's future would have room for it.
         Box::pin(async {
-            let deadline = deadline.counted_from(Moment::now());
+            let deadline = if script.releases() { deadline.anew() } else { deadline.counted_from(Moment::now()) };
             let called = self.servers.call(key, |link: &Link| command(link, false), deadline).await;
             let called = called.map_err(|error| if repeated { error.after_sending() } else { error });
             let called = called.map(|called| Called { repeated: called.repeated || repeated, ..called });
@@ -200,13 +200,14 @@ impl Store for RedisStore {
     ) -> Result<Option<u64>, StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| draw_arguments(command, key, token, share, count);
         let (script, keys) = if share.is_some() { (&scripts::SHARED_DRAW, 3) } else { (&scripts::DRAW, 2) };
-        let Called { value, .. } = match self.run(script, (key, keys), arguments, deadline).await {
+        let called = match self.run(script, (key, keys), arguments, deadline).await {
             Err(error) if error.is_denied() => {
                 return Err(Box::pin(self.explain_refusal(error, key, None, share, deadline)).await);
             }
             outcome => outcome?,
         };
-        read_drawn(&value)
+        called.live.check_vote_on_fences()?;
+        read_drawn(&called.value)
     }
 
     async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {

@@ -286,3 +286,37 @@ async fn a_lease_over_which_the_servers_are_divided_is_given_back_and_asked_for_
         assert_eq!(had.is_ok(), is_had, "{bug:?}: {had:?}");
     }
 }
+
+/// A server that restarted without its data has forgotten which numbers were drawn. It has no vote, but it executes what it is asked.
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_vote_draws_no_fencing_token() {
+    for (bug, grows) in [(None, true), (Some(Mutant::RestartedDraws), false)] {
+        let (_time, servers) = quorum(0);
+        let [far, stopped, forgetful] = servers.all() else { panic!("three servers") };
+        let locks = connect(&servers, "p").await;
+        let _seeded = Seeded::begin(bug);
+        let draw = async || {
+            let guard = locks.lock("k", &0).fenced(true).timeout(LONG).acquire().await.unwrap();
+            let token = guard.fencing_token().map(u64::from);
+            guard.release().await.unwrap();
+            sleep(LONG).await;
+            token
+        };
+        stopped.set_conditions(Conditions { cut_before: 1.0, refused: 1.0, ..Conditions::default() });
+        stopped.cut(None);
+        // Ten minutes later than the others.
+        let ahead = u64::try_from(Duration::from_secs(600).as_micros()).unwrap();
+        let now = far.server(|_, now| now);
+        far.execute(&["SET", "{k:0}:fence", &(now + ahead).to_string()]);
+        let before = draw().await;
+        stopped.set_conditions(Conditions::default());
+        forgetful.server(|server, _| server.set_run_id("f"));
+        forgetful.forget();
+        forgetful.cut(None);
+        // Its clock counts last.
+        far.move_away(Duration::from_millis(100));
+        sleep(LONG).await;
+        let after = draw().await;
+        assert_eq!(after > before, grows, "{bug:?}: {before:?}, {after:?}");
+    }
+}

@@ -13,7 +13,7 @@ use crate::LockError;
 use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
 use crate::simulation::network::Conditions;
-use crate::simulation::process::{connect, connect_to_cluster};
+use crate::simulation::process::{connect, connect_patiently, connect_to_cluster};
 use crate::timing::CLAIM;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -182,5 +182,38 @@ async fn a_loss_is_told_by_a_release_of_two_commands_from_afar() {
         network.forget();
         let released = guard.release().await;
         assert_eq!(matches!(released, Err(LockError::Lost { .. })), is_told, "{bug:?}: {released:?}");
+    }
+}
+
+/// Two commands take longer than the keeper usually waits for a release.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_by_a_release_of_two_commands_from_very_far() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::FarReleaseCutShort), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        network.move_away(Duration::from_millis(600));
+        let locks = connect_patiently(&network, "p", SECOND * 2);
+        let guard = locks.lock("k", &0).timeout(LONG).expire(LONG).acquire().await.unwrap();
+        // The keeper has repeated the ask, whose answer took long.
+        sleep(Duration::from_millis(400)).await;
+        network.forget();
+        let released = guard.release().await;
+        assert_eq!(matches!(released, Err(LockError::Lost { .. })), is_told, "{bug:?}: {released:?}");
+    }
+}
+
+/// The server has forgotten the script: one more round trip.
+#[tokio::test(start_paused = true)]
+async fn a_release_to_a_far_server_without_its_script_is_told() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::TwoCommandsInTimeOfOne), false)] {
+        let (_time, network) = world();
+        network.move_away(Duration::from_millis(300));
+        let locks = connect(&network, "p");
+        locks.lock("k", &0).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+        let guard = locks.lock("k", &0).timeout(LONG).acquire().await.unwrap();
+        network.server(|server, _| server.flush_scripts());
+        let _seeded = Seeded::begin(bug);
+        let released = guard.release().await;
+        assert_eq!(released.is_ok(), is_told, "{bug:?}: {released:?}");
     }
 }

@@ -86,9 +86,14 @@ impl Greeted {
         }
     }
 
+    /// Whether the server has hash slots.
+    pub(super) fn has_slots(&self) -> bool {
+        hello_field(&self.hello, "mode").as_deref() == Some("cluster")
+    }
+
     /// Refuses a server that shares its hash slots with others: it would refuse most locks.
     pub(super) async fn check_alone(&mut self) -> Result<(), CallError> {
-        if hello_field(&self.hello, "mode").as_deref() != Some("cluster") {
+        if !self.has_slots() {
             return Ok(());
         }
         let mut command = redis::cmd("CLUSTER");

@@ -96,6 +96,8 @@ pub(crate) struct Link {
     delete: AtomicU8,
     /// Whether `silence` may be set. Each reply reads this flag, without the lock.
     is_silent: AtomicBool,
+    /// Whether the server has hash slots, so that a script may use the keys of one lock only.
+    has_slots: AtomicBool,
     is_probing: AtomicBool,
 }
 
@@ -184,6 +186,7 @@ impl Link {
             scripts: AtomicU32::new(0),
             delete: AtomicU8::new(0),
             is_silent: AtomicBool::new(false),
+            has_slots: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
         })
     }

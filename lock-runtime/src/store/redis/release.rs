@@ -57,13 +57,6 @@ impl Verb for Release {
     }
 }
 
-/// The deadline of the next command of a release. It has as much time as the first one: a server that is far away and has answered the
-/// first is not silent.
-pub(super) fn anew(deadline: Deadline) -> Deadline {
-    mutant!(TwoCommandsInTimeOfOne => return deadline.counted_from(crate::clock::Moment::now()));
-    Deadline::after(deadline.span())
-}
-
 /// What became of locks that most likely nobody waits for.
 struct Freeing {
     /// `None` when all are done.
@@ -108,7 +101,7 @@ impl RedisStore {
         let is_rest = |freed: &Freed| *freed != Freed::Done;
         let rest: Vec<_> =
             each.iter().zip(releases).filter(|(freed, _)| is_rest(freed)).map(|(_, rest)| rest.clone()).collect();
-        let mut answers = Box::pin(self.release_or_split(&rest, anew(deadline))).await.into_iter();
+        let mut answers = Box::pin(self.release_or_split(&rest, deadline.anew())).await.into_iter();
         let merge = |(freed, release): (Freed, &Release)| {
             if freed == Freed::Done {
                 return Ok(Released::DONE);
@@ -116,7 +109,7 @@ impl RedisStore {
             let mut released = match answers.next().unwrap_or_else(|| Err(StoreError::no_answer())) {
                 Ok(released) => released,
                 // The lock is free. Only its queue is unusable, of which `release.lua` would also warn and no more.
-                Err(error) if freed == Freed::Awaited && error.reach == Reach::Refused && !error.is_denied() => {
+                Err(error) if freed == Freed::Awaited && is_of_queue(&error) => {
                     observe::queue_unusable(&release.key, &error.problem);
                     Released::DONE
                 }
@@ -136,7 +129,7 @@ impl RedisStore {
     async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Released, StoreError>> {
         match self.run_release(releases, deadline).await {
             Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
-                one_by_one(releases, |release| self.run_release(release, anew(deadline))).await
+                one_by_one(releases, |release| self.run_release(release, deadline.anew())).await
             }
             answers => each(answers, releases.len()),
         }
@@ -244,6 +237,12 @@ impl RedisStore {
         };
         Ok(answers.into_iter().zip(releases).map(read).collect())
     }
+}
+
+/// Whether `release.lua` is refused for good because of the queue of a lock that is free.
+fn is_of_queue(error: &StoreError) -> bool {
+    mutant!(BusyIsUnusable => return error.reach == Reach::Refused && !error.is_denied());
+    error.reach == Reach::Refused && error.retry == Retry::Never && !error.is_denied()
 }
 
 /// A withdrawal whose answer nobody reads. It has the script's text: an answer would be needed to learn that the server does

@@ -3,10 +3,10 @@
 //! The server refuses a script as a whole, or half-way. Only then does any of this run: `denied.lua` does a release as far
 //! as the user may, and asks the server which rights are missing. The server's refusal does not always name them.
 
+use futures_util::future::join_all;
 use redis::{Cmd, FromRedisValue};
 
 use super::link::Link;
-use super::release::anew;
 use super::verb::Verb;
 use super::{RedisStore, scripts};
 use crate::BackendError;
@@ -31,14 +31,19 @@ impl RedisStore {
             (Err(error), Some(first)) => return Err(explain(error, first).await),
             (Err(error), None) => return Err(error),
         };
-        let mut explained = Vec::with_capacity(answers.len());
-        for (answer, item) in answers.into_iter().zip(items) {
-            explained.push(match answer {
-                Err(error) if V::is_explained(&error) => Err(explain(error, item).await),
-                answer => answer,
-            });
-        }
-        Ok(explained)
+        let explained = async |(answer, item)| match answer {
+            Err(error) if V::is_explained(&error) => Err(explain(error, item).await),
+            answer => answer,
+        };
+        mutant!(ExplainedOneByOne => {
+            let mut all = Vec::new();
+            for answer in answers.into_iter().zip(items) {
+                all.push(explained(answer).await);
+            }
+            return Ok(all);
+        });
+        // All at the same time: each is a command, and the locks wait for it.
+        Ok(join_all(answers.into_iter().zip(items).map(explained)).await)
     }
 
     /// The error with the missing rights named, as far as the server tells them. Releases the `token`, if there is one.
@@ -55,7 +60,7 @@ impl RedisStore {
             command.arg(key).arg(token.map_or("", Token::as_str)).arg(capacity.as_deref().unwrap_or(""));
         };
         let command = |_: &Link| scripts::DENIED.by_text(1, &arguments).into();
-        let deadline = if token.is_some() { anew(deadline) } else { deadline.counted_from(Moment::now()) };
+        let deadline = if token.is_some() { deadline.anew() } else { deadline.counted_from(Moment::now()) };
         let Ok(called) = self.servers.call(key, command, deadline).await else { return error };
         match Vec::<String>::from_redis_value(called.value.clone()) {
             Ok(missing) if !missing.is_empty() => {

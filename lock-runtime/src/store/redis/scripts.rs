@@ -54,6 +54,11 @@ impl Script {
         Self { text, digest, number }
     }
 
+    /// Whether it releases locks: then each command of the release has its own time.
+    pub(super) fn releases(&self) -> bool {
+        [&*FREE, &*RELEASE, &*SHARED_RELEASE, &*REST].iter().any(|script| script.number == self.number)
+    }
+
     /// The script's place in a set of scripts, as a bit.
     pub(super) fn bit(&self) -> u32 {
         1 << self.number

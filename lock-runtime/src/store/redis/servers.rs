@@ -75,7 +75,7 @@ impl Servers {
     /// Whether each lock needs a command of its own.
     pub(super) fn are_many(&self) -> bool {
         match self {
-            Self::One(_) => false,
+            Self::One(link) => link.has_slots(),
             Self::Cluster(_) => true,
         }
     }

@@ -5,7 +5,7 @@ use futures_util::future::{join_all, join3};
 use super::RedisStore;
 use crate::clock::Deadline;
 use crate::share::Share;
-use crate::store::{Answers, StoreError, each, exactly_one};
+use crate::store::{Answers, Reach, Retry, StoreError, each, exactly_one};
 use crate::token::Token;
 
 /// Which command of its verb an item goes into.
@@ -89,9 +89,13 @@ impl RedisStore {
         Ok(items.iter().filter_map(answer).collect())
     }
 
-    /// Runs a verb on one server, and explains what the server refuses.
+    /// Runs a verb on one server, and explains what the server refuses. When it refuses the command, each item gets a command of its
+    /// own: a lock's name that the user has no right to is reason enough to refuse all that goes with it.
     pub(super) async fn run_together<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
-        let answers = V::send(self, items, deadline).await;
+        let mut answers = V::send(self, items, deadline).await;
+        if items.len() > 1 && answers.as_ref().is_err_and(may_be_of_one) {
+            answers = Ok(Box::pin(one_by_one(items, |item| V::send(self, item, deadline.anew()))).await);
+        }
         self.explained(items, answers, deadline).await
     }
 
@@ -108,6 +112,12 @@ impl RedisStore {
         };
         if is_to_explain { Box::pin(self.explain(items, answers, deadline)).await } else { answers }
     }
+}
+
+/// Whether one of several items may be the reason for this refusal. That there is no connection says nothing of them.
+fn may_be_of_one(error: &StoreError) -> bool {
+    mutant!(RefusedTogether => return false);
+    error.retry == Retry::Never && error.reach != Reach::Unsent
 }
 
 /// Calls a verb for each item by itself, and all at the same time.

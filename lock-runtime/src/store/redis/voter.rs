@@ -20,6 +20,13 @@ impl Live {
     pub(super) fn check_vote(&self) -> Result<(), StoreError> {
         self.vote.as_ref().map_or(Ok(()), |vote| vote.eligibility().vote())
     }
+
+    /// Fails for a server without a vote: it may have forgotten which numbers were drawn (rule Q3), and owns the lock for a token whose
+    /// grant did not count.
+    pub(super) fn check_vote_on_fences(&self) -> Result<(), StoreError> {
+        mutant!(RestartedDraws => return Ok(()));
+        self.check_vote()
+    }
 }
 
 impl RedisStore {
@@ -90,7 +97,9 @@ impl Voter for RedisStore {
             command.arg(key).arg(format!("{{{key}}}:fence"));
             command.arg(token.as_str()).arg(fence);
         };
-        match integer(&self.run(&scripts::RAISE, (key, 2), arguments, deadline).await?.value) {
+        let called = self.run(&scripts::RAISE, (key, 2), arguments, deadline).await?;
+        called.live.check_vote_on_fences()?;
+        match integer(&called.value) {
             Some(raised) => Ok(raised == 1),
             None => Err(StoreError::no_answer()),
         }

@@ -10,6 +10,7 @@
 use std::fmt;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::Waker;
 
@@ -71,6 +72,10 @@ struct Shared {
     state: Mutex<State>,
     /// There is room for another command.
     has_room: Notify,
+    /// Whether the driver is to read all that has come, and to tell.
+    is_to_read: AtomicBool,
+    /// The driver has done so.
+    has_read: Notify,
 }
 
 struct State {
@@ -147,7 +152,12 @@ impl Wire {
             is_left: false,
             ended: None,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), has_room: Notify::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            has_room: Notify::new(),
+            is_to_read: AtomicBool::new(false),
+            has_read: Notify::new(),
+        });
         tokio::spawn(Driver::new(Arc::clone(&shared), socket.reader, Box::new(hear)));
         Self(Arc::new(Handle(shared)))
     }
@@ -202,6 +212,22 @@ impl Shared {
         }
     }
 
+    /// Waits until the driver has read all that has come by now.
+    async fn read_all(&self) {
+        // This comes before the driver is called, so that no change is missed.
+        let has_read = pin!(self.has_read.notified());
+        self.is_to_read.store(true, Ordering::Relaxed);
+        let driver = {
+            let state = self.lock();
+            if state.ended.is_some() {
+                return;
+            }
+            state.driver.clone()
+        };
+        driver.into_iter().for_each(Waker::wake);
+        has_read.await;
+    }
+
     /// The connection has ended. `None` when that is known.
     fn end(&self, ended: &Ended) -> Option<Aftermath> {
         let mut state = self.lock();
@@ -214,6 +240,7 @@ impl Shared {
         drop(state);
         drop(output);
         self.has_room.notify_waiters();
+        self.has_read.notify_waiters();
         Some(aftermath)
     }
 }

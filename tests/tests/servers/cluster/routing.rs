@@ -182,6 +182,14 @@ async fn a_node_that_has_all_slots_is_a_server_like_any_other() {
     for url in [cluster.url(), format!("redis://{}", cluster.node(0).address())] {
         let manager = LockManager::connect(&url).await.unwrap();
         fenced(&manager, "k", LONG).await.release().await.unwrap();
+        // Several locks at once: a script may use the keys of one slot only. What is not confirmed ends with its claim.
+        let all = manager.lock_all("p", ["a", "b", "c"]).acquire().await.unwrap();
+        let (one, other) = tokio::join!(held(&manager, "d"), held(&manager, "e"));
+        let (one, other, all) = tokio::join!(one.release(), other.release(), all.release());
+        one.and(other).and(all).unwrap();
+        for key in ["p:a", "p:b", "p:c", "p:d", "p:e"] {
+            assert_eq!(cluster.node(0).owner(key), None, "{key}");
+        }
     }
 }
 

@@ -172,7 +172,7 @@ impl Link {
             outcome => outcome,
         };
         match outcome {
-            Ok(Opened { live, anchor, round_trip, delete }) => {
+            Ok(Opened { live, anchor, round_trip, delete, has_slots }) => {
                 let others = std::mem::take(&mut state.attempts);
                 let watch = live.wire.watch();
                 state.live = Some(live);
@@ -188,6 +188,7 @@ impl Link {
                 self.set_round_trip(round_trip);
                 self.scripts.store(0, Ordering::Relaxed);
                 self.set_delete(delete);
+                self.set_slots(has_slots);
                 drop(state);
                 (self.spawn)(Box::pin(watch));
                 others.into_iter().for_each(Attempt::abort);
@@ -276,6 +277,7 @@ struct Opened {
     anchor: Anchor,
     round_trip: Duration,
     delete: Option<Delete>,
+    has_slots: bool,
 }
 
 impl Opening {
@@ -303,6 +305,7 @@ impl Opening {
         });
         let mut greeted = self.endpoint.connect(hear, &self.commands(), self.connect_timeout, &on_failover).await?;
         greeted.check().await?;
+        let has_slots = greeted.has_slots();
         let mut replies = std::mem::take(&mut greeted.replies).into_iter();
         let time = greeted.need("`TIME`", replies.next())?;
         let time: (u64, u64) = redis::from_redis_value(time).map_err(redis::RedisError::from)?;
@@ -336,7 +339,8 @@ impl Opening {
         };
         let delete =
             [Delete::IfEq, Delete::Ex].into_iter().zip(replies).find(|(_, reply)| greeting::is_known_command(reply));
-        Ok(Opened { live, anchor, round_trip: greeted.round_trip, delete: delete.map(|(delete, _)| delete) })
+        let delete = delete.map(|(delete, _)| delete);
+        Ok(Opened { live, anchor, round_trip: greeted.round_trip, delete, has_slots })
     }
 
     fn is_of_callers(&self) -> bool {

@@ -47,6 +47,16 @@ impl Link {
         self.round_trip.store(nanos, Ordering::Relaxed);
     }
 
+    /// Whether a script may use the keys of one lock only.
+    pub(in super::super) fn has_slots(&self) -> bool {
+        mutant!(SlotsOfOneNodeForgotten => return false);
+        self.has_slots.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_slots(&self, has_slots: bool) {
+        self.has_slots.store(has_slots, Ordering::Relaxed);
+    }
+
     /// The command by which the server deletes a lock that holds a certain token; `None` where there is none, or the user may not use it.
     pub(in super::super) fn delete(&self) -> Option<Delete> {
         match self.delete.load(Ordering::Relaxed) {

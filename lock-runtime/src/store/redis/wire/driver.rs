@@ -3,10 +3,12 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 
 use redis::{PushKind, Value};
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::{JoinHandle, yield_now};
 
 use super::decode::Frames;
 use super::{Ended, Hear, Shared};
@@ -19,13 +21,15 @@ pub(super) struct Driver {
     hear: Box<dyn Hear>,
     /// The tasks that could run have run since there is output.
     has_yielded: bool,
+    /// Ends when the runtime has looked at its sockets. It is there while a task waits for what has come.
+    look: Option<JoinHandle<()>>,
     /// Empty but while a reply is taken in.
     to_wake: Vec<Waker>,
 }
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>, reader: Box<dyn AsyncRead + Send + Unpin>, hear: Box<dyn Hear>) -> Self {
-        Self { shared, reader, frames: Frames::default(), hear, has_yielded: false, to_wake: Vec::new() }
+        Self { shared, reader, frames: Frames::default(), hear, has_yielded: false, look: None, to_wake: Vec::new() }
     }
 
     fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Ended>> {
@@ -79,6 +83,21 @@ impl Driver {
         }
     }
 
+    /// Whether all that has come was read, when a task waits for that. The runtime may have been blocked: it knows of what came meanwhile
+    /// once it has looked at its sockets, and it does so before it polls a task again that has yielded.
+    fn has_looked(&mut self, context: &mut Context<'_>) -> bool {
+        let is_to_read = &self.shared.is_to_read;
+        if is_to_read.load(Ordering::Relaxed) && self.look.is_none() {
+            is_to_read.store(false, Ordering::Relaxed);
+            self.look = Some(tokio::spawn(yield_now()));
+        }
+        let has_looked = self.look.as_mut().is_some_and(|look| Pin::new(look).poll(context).is_ready());
+        if has_looked {
+            self.look = None;
+        }
+        has_looked
+    }
+
     fn end(&self, ended: &Ended) {
         if let Some(aftermath) = self.shared.end(ended) {
             self.hear.on_ended();
@@ -107,7 +126,12 @@ impl Future for Driver {
                 state.driver = Some(context.waker().clone());
             }
         }
-        let ended = match this.read(context) {
+        let has_looked = this.has_looked(context);
+        let read = this.read(context);
+        if has_looked {
+            this.shared.has_read.notify_waiters();
+        }
+        let ended = match read {
             Poll::Ready(Err(ended)) => ended,
             Poll::Ready(Ok(())) | Poll::Pending => match this.write(context) {
                 Err(error) => error.into(),

@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, ready};
 use redis::{Cmd, Pipeline, Value};
-use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::encode::{self, Delete};
 use super::places::{By, Want};
 use super::releases::LoneRelease;
 use super::{NoReply, Shared, State};
+use crate::timing::LAST_LOOK;
 
 /// Sends commands whose replies have to come by some instant.
 #[derive(Clone, Copy)]
@@ -157,9 +157,9 @@ pub(crate) type Sending<'a> = Either<Answer<'a>, BoxFuture<'a, Result<Value, NoR
 pub(crate) struct Answer<'a> {
     shared: &'a Shared,
     place: Option<usize>,
-    /// Before the task believes that there is no reply in time: the runtime looks at its sockets. Its thread may have been blocked, and
-    /// the reply may be there.
-    last_look: Option<BoxFuture<'static, ()>>,
+    /// Before the task believes that there is no reply in time. The thread that reads the connection may have been blocked, and the
+    /// reply may be there.
+    last_look: Option<BoxFuture<'a, ()>>,
 }
 
 impl Future for Answer<'_> {
@@ -168,6 +168,9 @@ impl Future for Answer<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(place) = self.place else { return Poll::Pending };
         loop {
+            if let Some(look) = &mut self.last_look {
+                ready!(look.as_mut().poll(context));
+            }
             let Some(reply) = self.shared.lock().places.poll(place, context.waker()) else { return Poll::Pending };
             let Err(NoReply::Overdue) = reply else {
                 self.place = None;
@@ -177,9 +180,11 @@ impl Future for Answer<'_> {
                 // The place is left when this is dropped.
                 return Poll::Ready(reply);
             }
-            // tokio polls its sockets before it polls this again.
-            let look = self.last_look.insert(Box::pin(yield_now()));
-            ready!(look.as_mut().poll(context));
+            let shared = self.shared;
+            self.last_look = Some(Box::pin(async move {
+                // A thread that is blocked reads nothing.
+                let _ = timeout(LAST_LOOK, shared.read_all()).await;
+            }));
         }
     }
 }

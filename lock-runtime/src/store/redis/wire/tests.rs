@@ -15,6 +15,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::mutants::{Mutant, Seeded};
 
+mod watch;
+
 const LONG: Duration = Duration::from_secs(5);
 
 /// What was heard, in order.
@@ -376,81 +378,4 @@ async fn when_too_much_is_on_its_way_a_task_waits_and_what_nobody_waits_for_is_n
     };
     let (replies, ()) = timeout(LONG, join(sending, server)).await.unwrap();
     assert!(replies.into_iter().all(|reply| reply.unwrap() == Value::Int(1)));
-}
-
-/// The reply that has to come first is not always that to the first command.
-#[tokio::test(start_paused = true)]
-async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
-    for (bug, is_right) in [(None, true), (Some(Mutant::EarlierReplyUnwatched), false)] {
-        let _seeded = Seeded::begin(bug);
-        let (wire, mut far, _) = connected().await;
-        tokio::spawn(wire.watch());
-        settled().await;
-        let begin = Instant::now();
-        let (slow, fast, key) = (begin + LONG, begin + LONG / 5, get("k"));
-        let overdue = async |by| {
-            let reply = wire.until(Some(by)).send(&key).await;
-            assert!(matches!(reply, Err(NoReply::Overdue)));
-            begin.elapsed()
-        };
-        let later = async {
-            settled().await;
-            overdue(fast).await
-        };
-        let (long, short) = join(overdue(slow), later).await;
-        assert_eq!((long < LONG + LONG / 100, short < LONG / 4), (true, is_right), "{bug:?}: {long:?} {short:?}");
-        // Both replies come late, and are nobody's.
-        let server = async {
-            settled().await;
-            far.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
-        };
-        let (reply, ()) = join(wire.until(Some(begin + LONG * 2)).send(&key), server).await;
-        assert_eq!(reply.unwrap(), Value::Int(3));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_ends_with_its_connection() {
-    for is_left in [true, false] {
-        let (wire, far, _) = connected().await;
-        let watch = tokio::spawn(wire.watch());
-        settled().await;
-        if is_left {
-            drop(wire);
-        } else {
-            drop(far);
-        }
-        timeout(LONG, watch).await.unwrap().unwrap();
-    }
-}
-
-/// The watch is on another thread, and has ended the wait long before this thread can look.
-#[test]
-fn a_reply_that_came_while_the_thread_was_blocked_is_read_before_it_is_given_up() {
-    for (bug, is_read) in [(None, true), (Some(Mutant::OverdueBelieved), false)] {
-        let _seeded = Seeded::begin(bug);
-        let keeper = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = server.local_addr().unwrap();
-        std::thread::spawn(move || {
-            let (mut far, _) = server.accept().unwrap();
-            let read = std::io::Read::read(&mut far, &mut [0; 4096]).unwrap();
-            std::io::Write::write_all(&mut far, b":1\r\n").unwrap();
-            // Open until the other end is closed.
-            (read, std::io::Read::read(&mut far, &mut [0]).unwrap())
-        });
-        let asked = runtime.block_on(async {
-            let wire = Wire::over(Socket::of(tokio::net::TcpStream::connect(address).await.unwrap()), ());
-            keeper.spawn(wire.watch());
-            let asking = tokio::spawn(async move {
-                let by = Instant::now() + Duration::from_millis(100);
-                wire.until(Some(by)).send(&get("k")).await
-            });
-            settled().await;
-            std::thread::sleep(Duration::from_millis(400));
-            asking.await.unwrap()
-        });
-        assert_eq!(asked.is_ok(), is_read, "{bug:?}: {asked:?}");
-    }
 }

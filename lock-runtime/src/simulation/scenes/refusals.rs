@@ -1,0 +1,84 @@
+//! What a server refuses: for how long, and which locks it is about.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep};
+
+use super::{SECOND, is_locked, kept, world};
+use crate::LockError;
+use crate::mutants::{Mutant, Seeded};
+use crate::simulation::network::Conditions;
+use crate::simulation::process::connect;
+
+/// The user has lost the right to one of the locks. The renewals of both go into one command.
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_renewed_whatever_the_server_refuses_beside_it() {
+    const LOOP: &str = "for i = 1, #KEYS do\n  local owner";
+    for (bug, is_held) in [(None, true), (Some(Mutant::RefusedTogether), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        let hold = async |key: u32| locks.lock("k", &key).expire(SECOND).renew(true).acquire().await.unwrap();
+        let (allowed, refused) = futures_util::future::join(hold(0), hold(1)).await;
+        let refuses = "for _, key in ipairs(KEYS) do if key == 'k:1' then error({ err = 'NOPERM no' }) end end\n";
+        network.server(|server, _| server.patch(LOOP, &format!("{refuses}{LOOP}")));
+        sleep(SECOND * 5).await;
+        assert_eq!((allowed.is_valid(), refused.is_valid()), (is_held, false), "{bug:?}");
+    }
+}
+
+/// Each is done as far as the user may, by a command of its own.
+#[tokio::test(start_paused = true)]
+async fn many_locks_whose_releases_are_refused_are_free_as_soon_as_one() {
+    const DENIED: &str = "error({ err = \"NOPERM this user has no permissions to run the 'del' command\" })";
+    for (bug, is_soon) in [(None, true), (Some(Mutant::ExplainedOneByOne), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        network.move_away(Duration::from_millis(50));
+        let locks = connect(&network, "p");
+        let hold = |key: u32| locks.lock("k", &key).timeout(SECOND * 9).acquire();
+        let guards: Vec<_> = join_all((0..100).map(hold)).await.into_iter().map(Result::unwrap).collect();
+        sleep(SECOND).await;
+        network.server(|server, _| {
+            for begin in ["local count = #ARGV", "local function release"] {
+                server.patch(begin, &format!("{DENIED}\n{begin}"));
+            }
+        });
+        let begin = Instant::now();
+        drop(guards);
+        let is_left = || network.server(ModelServer::snapshot).iter().any(|(key, _)| key.starts_with("k:"));
+        while is_left() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(begin.elapsed() < SECOND, is_soon, "{bug:?}: {:?}", begin.elapsed());
+    }
+}
+
+/// Rule 26: the lock is deleted, and the process learns then that somebody waits. A script of somebody else runs just then.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_deleted_lock_is_told_though_the_server_was_busy() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::BusyIsUnusable), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        network.server(|server, _| server.set_delete("DELIFEQ"));
+        let (owner, locks) = (connect(&network, "o"), connect(&network, "p"));
+        let guard = owner.lock("k", &0).acquire().await.unwrap();
+        locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
+        network.set_conditions(Conditions { push_lost: 1.0, ..Conditions::default() });
+        let _late = kept(&locks, 0, false);
+        let next = tokio::spawn(locks.lock("k", &0).timeout(SECOND * 9).acquire());
+        sleep(Duration::from_millis(100)).await;
+        network.set_conditions(Conditions::default());
+        network.server(|server, _| {
+            server.patch("local function release", "error({ err = 'BUSY a script runs' })\nlocal function release");
+        });
+        let released = guard.release().await;
+        assert!(!is_locked(&network, "k:0"));
+        assert_eq!(matches!(released, Err(LockError::Backend { .. })), is_told, "{bug:?}: {released:?}");
+        next.abort();
+    }
+}
