@@ -182,7 +182,7 @@ impl Store for RedisStore {
                     events.on_lost_withdrawal(lost);
                 }
             };
-            link.send_behind(&release::withdrawal_command(release), on_lost);
+            link.send_unread(&release::withdrawal_command(release), on_lost);
         });
     }
 

@@ -53,7 +53,7 @@ impl Replicas {
             Either::Left((replies, _)) => replies,
             Either::Right(((), answer)) => {
                 // Any command makes the server check at once.
-                link.send_behind(&redis::cmd("PING"), || {});
+                link.send_unread(&redis::cmd("PING"), || {});
                 answer.await
             }
         }?;

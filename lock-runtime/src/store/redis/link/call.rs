@@ -84,7 +84,7 @@ impl Link {
         self.note_commands(1);
         let reply = async {
             let sender = self.sender(live, deadline);
-            let [answer, reply] = sender.send_behind(&first, |output| command.command.write(output)).await?;
+            let [answer, reply] = sender.send_pair(&first, |output| command.command.write(output)).await?;
             command.on_first(live, &answer);
             Ok(reply)
         };
@@ -104,7 +104,7 @@ impl Link {
             let value = {
                 let asking = redis::cmd("ASKING");
                 let sender = self.sender(&live, deadline);
-                let replies = sender.send_behind(&asking, |output| command.command.write(output));
+                let replies = sender.send_pair(&asking, |output| command.command.write(output));
                 // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
                 let told =
                     |[asked, answer]: [Value; 2]| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
@@ -224,7 +224,7 @@ impl Link {
     /// Sends a command behind all commands that were sent before, and waits for nothing. It is not sent when there is no
     /// connection, or when too many commands are on their way. When the connection ends before the command is answered, `on_lost` is
     /// called.
-    pub(in super::super) fn send_behind(&self, command: &Cmd, on_lost: impl FnOnce() + Send + 'static) {
+    pub(in super::super) fn send_unread(&self, command: &Cmd, on_lost: impl FnOnce() + Send + 'static) {
         if self.origin.is_inherited() {
             return;
         }

@@ -37,7 +37,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends a command that `write` writes behind another, in one piece, and waits for both replies.
-    pub(crate) fn send_behind(
+    pub(crate) fn send_pair(
         self,
         first: &'a Cmd,
         write: impl Fn(&mut Vec<u8>) + Send + 'a,
