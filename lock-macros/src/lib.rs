@@ -181,7 +181,7 @@ mod trait_snapshots;
 /// - The whole fn body runs under the lock, from the first poll on: also what stands before the future. So borrowed arguments have to
 ///   live as long as the future.
 ///
-/// Any other fn that is not `async` waits on its thread: on a plain thread, in rayon, in `spawn_blocking`. It needs no runtime.
+/// Any other fn that is not `async` waits on its thread: on a plain thread, in `spawn_blocking`, in a job of rayon that does not wait in its pool. It needs no runtime.
 ///
 /// ```ignore (the runtime depends on this crate)
 /// #[cache_lock(prefix = "catalog", key = id)]

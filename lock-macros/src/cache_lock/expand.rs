@@ -257,9 +257,12 @@ fn arguments(lock: &Lock) -> TokenStream {
             let _ = (#(&#arguments,)*);
         }
     });
+    let conditional = lock.conditional.iter().map(|(conditions, argument)| {
+        quote_spanned!(site=> #(#conditions)* #[allow(clippy::used_underscore_binding)] let _ = &#argument;)
+    });
     // A new variable takes twice the room, so only these are one.
     let unused = lock.unused.iter().map(|argument| quote_spanned!(site=> let #argument = #argument;));
-    quote_spanned!(site=> #used #(#unused)*)
+    quote_spanned!(site=> #used #(#conditional)* #(#unused)*)
 }
 
 /// The variables that the user asked for.

@@ -1,11 +1,10 @@
 //! What was meant: every rule of the attribute, one function each.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{Expr, ExprLit, Ident, Lit, LitStr, Path, Token, parse_quote};
+use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, LitStr, Path, Token, parse_quote};
 
 use super::parse::{Function, Written};
-use crate::any_token;
 use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
 use bindings::{mentions, variables};
@@ -56,6 +55,8 @@ pub(super) struct Lock {
     pub(super) shape: Shape,
     /// The variables that move into the body.
     pub(super) arguments: Vec<Ident>,
+    /// Those that are there on some conditions only.
+    pub(super) conditional: Vec<(Vec<Attribute>, Ident)>,
     /// Those that move into the body, too, and that nobody uses: the compiler is to say so.
     pub(super) unused: Vec<Ident>,
 }
@@ -110,6 +111,9 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let key = key?;
     let arguments = arguments(&shape, &key, &on_fail, function);
     let is_unused = |argument: &Ident| is_unused(argument, &used_outside, function);
+    let is_conditional = |argument: &Ident| !conditions(argument, function).is_empty();
+    let (conditional, arguments): (Vec<_>, Vec<_>) = arguments.into_iter().partition(is_conditional);
+    let conditional = conditional.into_iter().map(|argument| (conditions(&argument, function), argument)).collect();
     let (unused, arguments) = arguments.into_iter().partition(is_unused);
     Some(Lock {
         runtime,
@@ -124,6 +128,7 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
         fenced,
         shape,
         arguments,
+        conditional,
         unused,
     })
 }
@@ -284,14 +289,7 @@ fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) ->
     }
     if let OnFail::Value(after) | OnFail::Closure(after) = on_fail {
         let after = after.to_token_stream();
-        arguments.retain(|argument| {
-            !any_token(after.clone(), &|token| match token {
-                TokenTree::Ident(ident) => ident == *argument,
-                // `format!("{name}")` mentions it, too.
-                TokenTree::Literal(literal) => literal.to_string().contains(&argument.to_string()),
-                _ => false,
-            })
-        });
+        arguments.retain(|argument| !mentions(after.clone(), argument));
     }
     arguments
 }
@@ -304,8 +302,24 @@ fn used_outside(written: &[Written], function: &Function) -> TokenStream {
     values.chain(marked).collect()
 }
 
-/// Whether the compiler would say that the argument is unused, if the attribute were not there.
+/// The attributes of the fn's argument that introduces this variable.
+fn attributes<'a>(variable: &Ident, function: &'a Function) -> &'a [Attribute] {
+    let found = function.signature.inputs.iter().find(|argument| bindings(argument).contains(variable));
+    if let Some(FnArg::Typed(typed)) = found { &typed.attrs } else { &[] }
+}
+
+/// On which conditions an argument is there at all.
+fn conditions(argument: &Ident, function: &Function) -> Vec<Attribute> {
+    let is_condition = |attribute: &&Attribute| attribute.path().is_ident("cfg");
+    attributes(argument, function).iter().filter(is_condition).cloned().collect()
+}
+
+/// Whether the compiler would say that the argument is unused, if this macro were not there.
 fn is_unused(argument: &Ident, used_outside: &TokenStream, function: &Function) -> bool {
+    let is_allowed = |attribute: &Attribute| attribute.path().is_ident("allow");
+    if attributes(argument, function).iter().any(is_allowed) {
+        return false;
+    }
     let body = function.body.as_ref().map(|body| body.tokens.clone()).unwrap_or_default();
     *argument != "self"
         && !argument.to_string().starts_with('_')

@@ -7,9 +7,9 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use super::LockManager;
 use super::reach::{deadline, refuse_fork};
 use crate::options::LockOptions;
-use crate::store::{Ownership, Release, Store as _};
+use crate::store::{Ownership, Release, Store as _, StoreError};
 use crate::timing::CLAIM;
-use crate::{LockError, LockGuard, LockRequest, LockTicket, surroundings};
+use crate::{BackendError, LockError, LockGuard, LockRequest, LockTicket, surroundings};
 
 impl LockManager {
     /// Takes over the lock of a ticket: another process gave it away by [`LockGuard::into_ticket`], or this one did.
@@ -111,7 +111,8 @@ impl LockManager {
     /// # Errors
     ///
     /// [`Lost`](LockError::Lost) when the ticket's time is over, it was adopted, or its lock was released by force.
-    /// [`Backend`](LockError::Backend) when the server did not answer, or refused; then the release is repeated in the background.
+    /// [`Backend`](LockError::Backend) when the server did not answer, or refused; then the release is repeated in the background. Also
+    /// when this future was polled so late that the keeper has repeated the release: which of the two was first is not known.
     /// [`InvalidSetting`](LockError::InvalidSetting) on a quorum, before anything is sent.
     ///
     /// # Cancel safety
@@ -134,13 +135,21 @@ impl LockManager {
             let unanswered = core.repeat_if_unread(release);
             let released = core.store().release_one(unanswered.release(), deadline(&core)).await;
             let released = released.map_err(|error| error.of_lock(ticket.key()))?;
-            // What the keeper has given back for a task that came late was the ticket's as well.
-            let is_given_back = !unanswered.on_answer() || released.ownership == Ownership::Owned;
-            if is_given_back { Ok(()) } else { Err(lost(&ticket)) }
+            match (released.ownership, unanswered.on_answer()) {
+                (Ownership::Owned, _) => Ok(()),
+                (_, true) => Err(lost(&ticket)),
+                (_, false) => {
+                    mutant!(LateIsGivenBack => return Ok(()));
+                    Err(StoreError::later(BackendError::new(READ_LATE)).of_lock(ticket.key()))
+                }
+            }
         }
         .boxed()
     }
 }
+
+const READ_LATE: &str = "the answer was read so late that the release had been repeated: the ticket is over, but whether it was adopted \
+                         before is not known";
 
 fn lost(ticket: &LockTicket) -> LockError {
     LockError::Lost { key: ticket.key().to_owned(), completed: false, forced: false, max_hold: None, ticket: true }

@@ -7,8 +7,8 @@ use crate::{LockError, LockGuard};
 impl LockRequest {
     /// The same as [`acquire`](Self::acquire) for a thread without a runtime: it waits on the calling thread.
     ///
-    /// It needs nothing of the caller's surroundings: plain threads, rayon and `spawn_blocking` may call it. The guard is released
-    /// when it is dropped.
+    /// It needs nothing of the caller's surroundings: plain threads, `spawn_blocking`, and jobs of rayon that do not wait in their pool
+    /// may call it. The guard is released when it is dropped.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};

@@ -300,9 +300,8 @@ pub(super) const ALL: &[Seeded] = &[
         UNUSED,
     )),
     seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
-    seen_in(74, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
+    seen_in(465, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
-    seen_in(3004, on_a_quorum(|_| true, code("Q5: the grant of one server is a lock", Mutant::PartIsWhole, PASSES_ON))),
     seen_in(
         1092,
         on_a_quorum(|_| true, code("Q6: the token of a refused claim is used again", Mutant::RefusedTokenKept, BACKED)),
@@ -447,9 +446,5 @@ pub(super) const ALL: &[Seeded] = &[
             Mutant::FarMasterCutShort,
             UNUSED,
         )),
-    ),
-    seen_in(
-        38_678,
-        in_a_cluster(code("a process waits where the master can't reach it", Mutant::WaitsUnreachable, PASSES_ON)),
     ),
 ];

@@ -85,6 +85,13 @@ async fn a_hand_off_takes_two_round_trips() {
     }
 }
 
+/// Rule Q5: the others have to be asked.
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_one_server_that_is_taken_for_a_lock_delays_a_hand_off() {
+    let _seeded = Seeded::begin(Some(Mutant::PartIsWhole));
+    assert!(slowest_hand_off(200, false).await > Duration::from_millis(410));
+}
+
 /// A draw takes two round trips, and its task is not late for that time.
 #[tokio::test(start_paused = true)]
 async fn a_fenced_lock_is_had_from_far_away() {

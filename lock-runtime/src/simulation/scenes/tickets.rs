@@ -53,6 +53,23 @@ async fn a_ticket_that_is_given_back_by_a_late_task_is_given_back_soon() {
     }
 }
 
+/// A worker has adopted it. The keeper repeats the release, for a task that reads its answer too late.
+#[tokio::test(start_paused = true)]
+async fn a_ticket_that_was_adopted_is_not_told_to_be_given_back_to_a_late_task() {
+    for (bug, is_told) in [(None, false), (Some(Mutant::LateIsGivenBack), true)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let (locks, worker) = (connect(&network, "p"), connect(&network, "q"));
+        let ticket = locks.lock("k", &0).acquire().await.unwrap().into_ticket(KEPT).await.unwrap();
+        let adopted = worker.adopt(ticket.clone()).await.unwrap();
+        let mut releasing = Box::pin(locks.release_ticket(ticket));
+        assert!((&mut releasing).now_or_never().is_none());
+        sleep(LATE * 2).await;
+        assert_eq!(releasing.await.is_ok(), is_told, "{bug:?}");
+        assert!(adopted.is_valid());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_late_adopter_that_did_not_reach_the_store_is_not_told_that_the_ticket_is_over() {
     for (bug, is_told) in [(None, true), (Some(Mutant::LateAdoptionIsLost), false)] {

@@ -83,6 +83,21 @@ async fn another_field(unit: Unit<'_>) -> Result<u32> {
     Ok(unit.amount)
 }
 
+/// The text has the letters of the argument's name, and does not mention it.
+#[cache_lock(prefix = "body", key = "tx", on_fail = Err("no unit".to_owned()))]
+async fn named_in_a_text(unit: Unit<'_>) -> std::result::Result<u32, String> {
+    Ok(unit.amount)
+}
+
+#[cache_lock(prefix = "body", key = "tx")]
+async fn there_or_not(
+    #[cfg(test)] transaction: Transaction<'_>,
+    #[cfg(not(test))] missing: Transaction<'_>,
+    #[allow(unused_variables, reason = "the attribute is heard")] id: u32,
+) -> Result<()> {
+    Ok(())
+}
+
 impl Unit<'_> {
     #[cache_lock(prefix = "body", key = "tx")]
     async fn of_self(self) -> Result<u32> {
@@ -107,6 +122,8 @@ async fn what_an_argument_does_when_it_is_dropped_is_done_under_the_lock() {
         let unit = || Unit { amount: 1, transaction: Transaction(&unprotected) };
         not_mentioned(unit().transaction).await.unwrap();
         another_field(unit()).await.unwrap();
+        named_in_a_text(unit()).await.unwrap();
+        there_or_not(unit().transaction, 7).await.unwrap();
         unit().of_self().await.unwrap();
         boxed(unit()).await.unwrap();
         assert_eq!(unprotected.load(Ordering::SeqCst), 0);
