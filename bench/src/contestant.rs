@@ -23,7 +23,7 @@ pub(crate) use modes::{Permits, Readers, TwoKeys};
 pub(crate) use mutex::Mutex;
 pub(crate) use observed::{Informed, Metered, Traced};
 pub(crate) use ours::{InMemory, Lingering, Ours};
-pub(crate) use raw::{Raw, connect as connect_raw};
+pub(crate) use raw::{Raw, RawBesideTimer, connect as connect_raw};
 pub(crate) use redis_lock::RedisLock;
 pub(crate) use replay::{Redisson, RedissonReaders, Rueidislock};
 pub(crate) use rslock::Rslock;
@@ -108,6 +108,7 @@ contestants! {
     AllUpAgain, "all-up-again", "the same once more: the noise";
     OneHangs, "one-hangs", "the third hangs, its locks wanted";
     Raw, "raw", "raw SET NX PX + EVALSHA";
+    RawBesideTimer, "raw-beside-timer", "raw, in a runtime with a timer";
     Bare, "bare", "no lock, one after another";
     Mutex, "mutex", "tokio::sync::Mutex";
     RwLock, "rw-lock", "tokio::sync::RwLock";
@@ -184,6 +185,7 @@ macro_rules! with_contestant {
             Who::TwoKeys => with!(c::TwoKeys),
             // It needs no lock: see the workload.
             Who::Raw | Who::Generator => with!(c::Raw),
+            Who::RawBesideTimer => with!(c::RawBesideTimer),
             Who::Bare => with!(c::Bare),
             Who::Mutex => with!(c::Mutex),
             Who::RwLock => with!(c::RwLock),

@@ -78,13 +78,14 @@ pub(crate) struct Case {
 use Flavour::{Current, Multi, Pinned};
 use Who::{
     AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, Generator, InMemory, Informed, Lingering,
-    Metered, Mutex, NodeRedlock, NodeRedlockTuned, OneHangs, Ours, Permits, Pottery, Raw, Readers, RedisLock,
-    RedisLockTuned, RedisPy, RedisPyTuned, Redisson, RedissonReaders, Rslock, RslockTuned, Rueidislock, RwLock,
-    Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
+    Metered, Mutex, NodeRedlock, NodeRedlockTuned, OneHangs, Ours, Permits, Pottery, Raw, RawBesideTimer, Readers,
+    RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Redisson, RedissonReaders, Rslock, RslockTuned, Rueidislock,
+    RwLock, Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
 };
 
 const EVERYBODY: &[Who] = &[
     Raw,
+    RawBesideTimer,
     Ours,
     Rslock,
     RslockTuned,
@@ -194,7 +195,7 @@ macro_rules! case {
 pub(crate) static CASES: &[Case] = &[
     case!("w1-pinned", "W1 one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Raw, EVERYBODY, column::PAIR),
     case!("w1-multi", "W1 one task, one key; two worker threads", Workload::Pair, Multi, 1, Raw, EVERYBODY, column::PAIR),
-    case!("w1-current", "W1 one task, one key; current-thread runtime", Workload::Pair, Current, 1, Raw, &[Raw, Ours], column::PAIR),
+    case!("w1-current", "W1 one task, one key; current-thread runtime", Workload::Pair, Current, 1, Raw, &[Raw, RawBesideTimer, Ours], column::PAIR),
     case!("w1-profile", "W1 where the time goes; client and server on one core", Workload::Pair, Pinned, 1, Raw, &[Raw, Ours], column::PROFILE),
     case!("w2-64", "W2 64 tasks on 64 keys; two worker threads", Workload::Pairs { keys: 64 }, Multi, 1, Raw, EVERYBODY, column::PAIRS),
     case!("w2-64-current", "W2 64 tasks on 64 keys; current-thread runtime", Workload::Pairs { keys: 64 }, Current, 1, Raw, &[Raw, Ours], column::PAIRS),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, Script};
 
-use super::{Contestant, LEASE_MS};
+use super::{Contestant, LEASE_MS, PATIENCE};
 
 /// What a refused one waits before it tries again.
 const POLL: Duration = Duration::from_millis(2);
@@ -36,6 +36,25 @@ pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, String> 
     let client = resp3(url)?;
     let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(4096);
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| error.to_string())
+}
+
+/// The same in a runtime in which a timer stands, as one does in every service.
+#[derive(Clone)]
+pub(crate) struct RawBesideTimer(Raw);
+
+impl Contestant for RawBesideTimer {
+    async fn connect(url: &str) -> Result<Self, String> {
+        tokio::spawn(tokio::time::sleep(PATIENCE));
+        Raw::connect(url).await.map(Self)
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        key: &str,
+        body: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, String> {
+        self.0.with(key, body).await
+    }
 }
 
 impl Contestant for Raw {

@@ -124,7 +124,8 @@ impl RedisStore {
         mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
         // Boxed, because it is rare: every script's future would have room for it.
         Box::pin(async {
-            let deadline = if script.releases() { deadline.anew() } else { deadline.counted_from(Moment::now()) };
+            let deadline =
+                if script.is_for_releases() { deadline.anew() } else { deadline.counted_from(Moment::now()) };
             let called = self.servers.call(key, |link: &Link| command(link, false), deadline).await;
             let called = called.map_err(|error| if repeated { error.after_sending() } else { error });
             let called = called.map(|called| Called { repeated: called.repeated || repeated, ..called });

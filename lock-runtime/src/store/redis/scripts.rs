@@ -55,7 +55,7 @@ impl Script {
     }
 
     /// Whether it releases locks: then each command of the release has its own time.
-    pub(super) fn releases(&self) -> bool {
+    pub(super) fn is_for_releases(&self) -> bool {
         [&*FREE, &*RELEASE, &*SHARED_RELEASE, &*REST].iter().any(|script| script.number == self.number)
     }
 

@@ -83,9 +83,9 @@ impl Driver {
         }
     }
 
-    /// Whether all that has come was read, when a task waits for that. The runtime may have been blocked: it knows of what came meanwhile
-    /// once it has looked at its sockets, and it does so before it polls a task again that has yielded.
-    fn has_looked(&mut self, context: &mut Context<'_>) -> bool {
+    /// Has the runtime look at its sockets, when a task waits for what has come. The runtime may have been blocked: it looks before it polls
+    /// a task again that has yielded. Returns whether it has looked since.
+    fn poll_look(&mut self, context: &mut Context<'_>) -> bool {
         let is_to_read = &self.shared.is_to_read;
         if is_to_read.load(Ordering::Relaxed) && self.look.is_none() {
             is_to_read.store(false, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Future for Driver {
                 state.driver = Some(context.waker().clone());
             }
         }
-        let has_looked = this.has_looked(context);
+        let has_looked = this.poll_look(context);
         let read = this.read(context);
         if has_looked {
             this.shared.has_read.notify_waiters();
