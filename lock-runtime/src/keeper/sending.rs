@@ -116,6 +116,10 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                     // Rules 12 and L3: the token was given up meanwhile, so nobody waits for this grant or has a use for this
                     // place in the queue. The withdrawal may have come before the repetition: a cluster redirects commands.
                     core.release_later(ask.withdrawal());
+                } else if is_queued && !is_reachable(&core, &ask.key) {
+                    // The waiting task asks again, which makes the connection. It may not be polled just now.
+                    slot.on_interruption();
+                    core.store().reconnect_reader(&ask.key);
                 }
             }
             Err(error) => {
@@ -137,6 +141,13 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
 fn is_left(core: &Core, slot: &Slot, ask: &Ask) -> bool {
     mutant!(QueuedRepetitionLeft => return false);
     !core.store().kind().withdraws_refused_tries && !slot.leave_to_user(&ask.token)
+}
+
+/// Whether the server of `key` can tell this process of a grant. Those in its queue that it can't reach are skipped (rule 3). The
+/// keeper's connection does not say so: it may be there again while that of the tasks is not, or lead to a node of a cluster where the
+/// tasks have none. Who is in the queue does not ask by itself.
+fn is_reachable(core: &Core, key: &str) -> bool {
+    core.store().hears_of(key)
 }
 
 /// Whether the server would refuse the ask again. That there is no connection says nothing of the ask.
