@@ -165,7 +165,6 @@ mod seeded {
         SiblingsHoldForgotten,
         SilenceNotAsked,
         SiblingBeforeForgotten,
-        SlotsOfOneNodeForgotten,
         SlowIsFar,
         SmallerDrawsLeft,
         SmallerFencesKept,

@@ -49,7 +49,6 @@ impl Link {
 
     /// Whether a script may use the keys of one lock only.
     pub(in super::super) fn has_slots(&self) -> bool {
-        mutant!(SlotsOfOneNodeForgotten => return false);
         self.has_slots.load(Ordering::Relaxed)
     }
 
