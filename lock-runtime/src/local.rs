@@ -1,21 +1,17 @@
 //! The locks inside one process: which task is next for a key, and which lease in the store that rests on.
 //!
-//! Each key in use has one [`Slot`](slot::Slot), which drives the [`Lock`](crate::lock::Lock) that decides. The task with the
+//! [`Core`] is the state that the tasks of one manager share. Each key in use has one [`Slot`](slot::Slot), which drives the [`Lock`](crate::lock::Lock) that decides. The task with the
 //! [`Turn`](turn::Turn) in it drives the store. When the process has the lease, the task has a [`Hold`](hold::Hold).
 
 mod acquire;
 mod adopting;
 mod bias;
-mod core;
 mod counters;
-mod env;
+mod events;
 mod family;
 mod giving;
 mod handle;
 mod hold;
-mod lingering;
-mod passing;
-mod permits;
 mod repeat_limit;
 mod schedule;
 mod seizing;
@@ -24,7 +20,6 @@ mod stand_in;
 mod table;
 mod turn;
 mod waiter_limit;
-mod wanted;
 mod watch;
 
 #[cfg(test)]
@@ -32,10 +27,306 @@ mod tests;
 
 pub(crate) use acquire::{acquire, polled_late};
 pub(crate) use adopting::adopt;
-pub(crate) use core::Core;
+use counters::Counters;
 pub(crate) use handle::{HoldHandle, Reentry};
 pub(crate) use hold::{Hold, Releasing};
 pub(crate) use repeat_limit::{RepeatLimit, Warning};
 pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};
 pub(crate) use slot::Slot;
+use slot::lingering::LingeringLeases;
+use table::Table;
+use turn::Turn;
+use waiter_limit::WaiterLimit;
 pub(crate) use watch::{Protected, Watch};
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::{Deadline, Moment};
+use crate::fork::Origin;
+use crate::lock::{Lock, Revoked};
+use crate::loss_reason::LossReason;
+use crate::observe::metrics;
+use crate::settings::Settings;
+use crate::share::Share;
+use crate::store::{AnyStore, Events, Release, Store, Traffic, exactly_one};
+use crate::token::{Process, Token};
+
+/// The only owner of a manager's state. Slots, and so guards, keep it alive. The keeper has a [`Weak`] reference to it.
+pub(crate) struct Core {
+    settings: Settings,
+    process: Process,
+    table: Table,
+    waiter_limit: WaiterLimit,
+    lingering: Arc<LingeringLeases>,
+    /// The store over the callers' connection.
+    store: Arc<AnyStore>,
+    schedule: Arc<Schedule>,
+    /// How many answers the tasks have had from the store.
+    answers: AtomicU64,
+    counters: Counters,
+    traffic: Arc<Traffic>,
+    repeat_limit: RepeatLimit,
+    bodies: TaskTracker,
+    is_closed: AtomicBool,
+    /// The process that owns these locks. `None` for locks in memory, which each copy of the process has for itself.
+    origin: Option<Origin>,
+}
+
+impl Core {
+    /// The locks of this manager live in `store`, which sends its pushes to the new core.
+    pub(crate) fn new(
+        settings: Settings,
+        process: Process,
+        store: Arc<AnyStore>,
+        schedule: Arc<Schedule>,
+        origin: Option<Origin>,
+    ) -> Arc<Self> {
+        let core = Arc::new(Self {
+            waiter_limit: WaiterLimit::new(settings.max_waiters, settings.max_waiters_per_key),
+            lingering: LingeringLeases::new(settings.max_lingering),
+            settings,
+            process,
+            table: Table::default(),
+            store,
+            schedule,
+            answers: AtomicU64::new(0),
+            counters: Counters::default(),
+            traffic: Arc::default(),
+            repeat_limit: RepeatLimit::default(),
+            bodies: TaskTracker::new(),
+            is_closed: AtomicBool::new(false),
+            origin,
+        });
+        metrics::describe();
+        core.store.attach(core.process.id(), core.events());
+        core
+    }
+
+    /// Takes in that others wait for the key of `slot`: another process, or a task here in another mode. A lease that lingers is
+    /// released.
+    fn note_others_wait(&self, slot: &Arc<Slot>) {
+        if let Some(release) = slot.on_contention() {
+            self.release_lingered(slot, release);
+        }
+    }
+
+    /// Tells the other queues of this process that `slot` was refused a permit: the store tells other processes only (rule S5).
+    /// For a single try, which does not wait, only a lease that lingers is released.
+    fn tell_queues_beside(&self, slot: &Slot, waits: bool) {
+        mutant!(QueueBesideUntold => return);
+        mutant!(LingersBesideOthers => return);
+        for other in self.table.beside(slot) {
+            if let Some(release) = other.on_waiter_beside(waits) {
+                self.release_lingered(&other, release);
+            }
+        }
+    }
+
+    /// Whether a task here has the lock `key` alone, or asks for it alone.
+    pub(crate) fn has_turn_here(&self, key: &str) -> bool {
+        self.table.get(key).is_some_and(|slot| slot.ask(Lock::is_taken))
+    }
+
+    /// The receiver of the store's pushes and interruptions.
+    pub(crate) fn events(self: &Arc<Self>) -> Weak<dyn Events> {
+        Arc::<Self>::downgrade(self)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.settings.label
+    }
+
+    /// The part of this manager's tokens that no other manager's tokens have.
+    pub(crate) fn process_id(&self) -> &str {
+        self.process.id()
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn store(&self) -> &Arc<AnyStore> {
+        &self.store
+    }
+
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// The bodies that run under locks of this manager.
+    pub(crate) fn bodies(&self) -> &TaskTracker {
+        &self.bodies
+    }
+
+    fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    fn note_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Refuses new locks, and fails all waiters.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        for slot in self.table.all() {
+            slot.close();
+            self.table.forget_if_unused(&slot);
+        }
+        self.close_lingering();
+    }
+
+    /// Whether this process is a fork of the one that made the manager.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.origin.is_some_and(Origin::is_inherited)
+    }
+
+    /// The same with a delay of at most a millisecond, at almost no cost.
+    fn is_inherited_at(&self, now: Moment) -> bool {
+        self.origin.is_some_and(|origin| origin.is_inherited_at(now))
+    }
+
+    /// Whether this manager made the token.
+    pub(crate) fn is_own_token(&self, token: &Token) -> bool {
+        token.is_of(&self.process)
+    }
+
+    /// Whether a message about this token can be for this process.
+    fn may_be_told_of(&self, token: &Token) -> bool {
+        mutant!(ToldOfOthers => return true);
+        mutant!(ToldOfTheFuture => return self.is_own_token(token));
+        self.process.has_made(token)
+    }
+
+    pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
+        self.process.next_token(may_linger, share)
+    }
+
+    /// A ticket for a lock that this manager gives away.
+    fn new_ticket(&self, share: Option<Share>) -> Token {
+        self.process.ticket(share)
+    }
+
+    /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
+    fn withdraw(&self, release: Release) {
+        mutant!(NoWithdrawal => return);
+        if self.schedule.is_to_rest(&release.token) {
+            return;
+        }
+        self.store.withdraw_behind(&release);
+        self.release_later(release);
+    }
+
+    /// Releases a lease, or withdraws an ask, without waiting.
+    pub(crate) fn release_later(&self, release: Release) {
+        mutant!(RestNotSent => if release.kept_until.is_some() {
+            return;
+        });
+        if self.store.kind().is_immediate {
+            let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
+            // An immediate store can't fail.
+            let released = released.now_or_never().and_then(|released| exactly_one(released).ok());
+            if let Some(left) = released.and_then(|released| release.once_done(released.ownership)) {
+                self.schedule.release(left);
+            }
+        } else {
+            self.schedule.release(release);
+        }
+    }
+
+    /// Releases a lease that no task uses any more, by the keeper.
+    pub(crate) fn release_by_keeper(&self, release: Release) {
+        self.store.on_release_by_keeper(&release);
+        self.release_later(release);
+    }
+
+    /// Releases the lease of a slot that nobody uses, unless a task takes the lease over first.
+    fn release_unless_taken_over(&self, slot: &Arc<Slot>) {
+        mutant!(DroppedGuardKept => return);
+        if self.store.kind().is_immediate {
+            if let Some(release) = slot.take_unused_lease() {
+                self.release_later(release);
+            }
+        } else {
+            self.schedule.release_unless_taken_over(slot);
+        }
+    }
+
+    /// Ends the lease under its hold, if the lease has `token` (rule L6: a hold that outlives its deadline ends the
+    /// whole lease). The next task's turn begins. A body under the hold is woken, and the lease is released once the
+    /// body is dropped (rule 14).
+    pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, reason: LossReason) {
+        let Some(Revoked { release, turn, hold }) = slot.revoke(token, reason) else { return };
+        if let Some(hold) = hold {
+            self.note_loss(slot.key(), hold);
+        }
+        if let Some(release) = release {
+            self.release_later(release);
+        }
+        if let Some(id) = turn {
+            drop(Turn::new(slot, id));
+        }
+        self.table.forget_if_unused(slot);
+    }
+
+    /// Whether a task of this process holds the lock, alone or shared.
+    fn is_held_here(&self, key: &str) -> bool {
+        self.slots_of(key).any(|slot| slot.ask(Lock::is_held))
+    }
+
+    /// Whether this process uses `token`, in whatever mode it has the lock or asks for it.
+    fn uses(&self, key: &str, token: &Token) -> bool {
+        mutant!(OtherModeIsReleased => return self.is_held_here(key));
+        self.slots_of(key).any(|slot| slot.ask(|lock| lock.uses(token)))
+    }
+
+    /// Whether this process keeps a lease of the lock, and no task of it holds the lock.
+    pub(crate) fn lingers(&self, key: &str) -> bool {
+        self.slots_of(key).any(|slot| slot.ask(Lock::lingers)) && !self.is_held_here(key)
+    }
+
+    /// The slots of a lock: first that of the lock alone. The others are looked for only when that does not do.
+    fn slots_of(&self, key: &str) -> impl Iterator<Item = Arc<Slot>> {
+        self.table.get(key).into_iter().chain(std::iter::once_with(|| self.table.sharing(key)).flatten())
+    }
+
+    /// Ends a hold that has no user any more.
+    pub(crate) fn end_unused(&self, slot: &Arc<Slot>) {
+        let ended = slot.step(|lock, out| {
+            if let Some(id) = lock.unused_hold() {
+                slot.take_from_permits(lock, id);
+            }
+            lock.end_unused(&**slot, out)
+        });
+        let Some((id, ended)) = ended else { return };
+        let release_stale = |stale: Option<Release>, _| stale.into_iter().for_each(|stale| self.release_later(stale));
+        Turn::new(slot, id).conclude(ended, release_stale);
+        self.table().forget_if_unused(slot);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.schedule.close();
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("label", &self.settings.label).field("store", &self.store).finish_non_exhaustive()
+    }
+}

@@ -17,6 +17,7 @@ mod env;
 mod hold;
 mod lease;
 mod lingering;
+mod look;
 mod offer;
 mod pending_ask;
 #[cfg(test)]
@@ -42,7 +43,8 @@ pub(crate) use hold::{ActiveHold, EndedHold};
 #[cfg(test)]
 pub(crate) use lease::Fences;
 pub(crate) use lease::Lease;
-pub(crate) use offer::{Rejoined, Round};
+pub(crate) use look::{Action, Round, Trigger};
+pub(crate) use offer::Rejoined;
 pub(crate) use pending_ask::PendingAsk;
 pub(crate) use queue::{Entered, Passed, PassedBy};
 pub(crate) use readers::Joined;
@@ -52,7 +54,6 @@ pub(crate) use status::{Failure, LockStatus, TurnOutcome};
 pub(crate) use step::{Started, Step};
 pub(crate) use terms::{Terms, Whole};
 pub(crate) use tokens::{ForcedToken, ReleaseDone};
-pub(crate) use upkeep::{Action, Trigger};
 pub(crate) use wait_queue::{WaitQueue, Waiter};
 
 use crate::clock::Moment;

@@ -2,6 +2,9 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
+#[cfg(test)]
+pub(crate) use crate::simulation::orders;
+
 /// After a panic under its lock the mutex goes on. So its value has to be in order wherever code under the lock can panic.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
@@ -23,8 +26,6 @@ impl<T> Mutex<T> {
     #[cfg(test)]
     fn lock_in_a_play(&self) -> Option<MutexGuard<'_, T>> {
         use std::sync::TryLockError;
-
-        use crate::simulation::orders;
 
         let mut is_blocked = false;
         while orders::is_played() {

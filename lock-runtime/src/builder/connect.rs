@@ -8,7 +8,6 @@ use super::wired::Wired;
 use super::{Builder, Server, quorum};
 use crate::address::{self, Address, Target};
 use crate::engine::Engine;
-use crate::keeper::thread::KeeperThread;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
@@ -253,27 +252,9 @@ fn over(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }
 
-/// What all connections of a manager have in common.
-pub(crate) fn common(settings: &Settings, spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Common {
-    let Settings { command_timeout, connect_timeout, .. } = *settings;
-    Common { drift: settings.drift(), command_timeout, connect_timeout, spawn: Arc::new(spawn) }
-}
-
-/// As [`common`]. What the connections need in the background runs on the keeper's `thread`, where no body of a lock runs.
-pub(super) fn common_on(thread: &Arc<KeeperThread>, settings: &Settings) -> Common {
-    let thread = Arc::clone(thread);
-    common(settings, move |work| thread.spawn_boxed(work))
-}
-
 /// Two stores for the same place: the first over the connections of the callers of `process`, the second over those of
 /// its keeper.
-fn stores(
-    target: Target,
-    process: &Process,
-    settings: &Settings,
-    thread: &Arc<KeeperThread>,
-) -> (RedisStore, RedisStore) {
-    let common = common_on(thread, settings);
+fn stores(target: Target, process: &Process, settings: &Settings, common: Common) -> (RedisStore, RedisStore) {
     let (callers, keeper) = (Channel::of_callers(process.id()), Channel::of_keeper(process.id()));
     match target {
         Target::Server(endpoint) => {
@@ -294,8 +275,8 @@ fn stores(
 }
 
 fn wire(settings: Settings, target: Target) -> Result<Wired, LockError> {
-    Wired::new(target.address(), target.is_tls(), settings, |settings, process, thread| {
-        let (front, back) = stores(target, process, settings, thread);
+    Wired::new(target.address(), target.is_tls(), settings, |settings, process, common| {
+        let (front, back) = stores(target, process, settings, common);
         (AnyStore::Redis(front), AnyStore::Redis(back.clone()), vec![back])
     })
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::Settings;
-use super::connect::common_on;
 use super::wired::Wired;
 use crate::LockError;
 use crate::store::AnyStore;
@@ -41,8 +40,7 @@ impl Settings {
 pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, LockError> {
     let addresses = endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ");
     let is_tls = endpoints.iter().any(Endpoint::is_tls);
-    Wired::new(addresses, is_tls, settings.of_quorum()?, |settings, process, thread| {
-        let common = common_on(thread, settings);
+    Wired::new(addresses, is_tls, settings.of_quorum()?, |settings, process, common| {
         let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
             let node = |endpoint: &Endpoint| {
                 RedisStore::new(Link::new(endpoint.clone(), channel.clone(), None, settings.max_lease, common.clone()))

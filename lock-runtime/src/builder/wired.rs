@@ -11,6 +11,7 @@ use crate::keeper::thread::KeeperThread;
 use crate::settings::Settings;
 use crate::store::AnyStore;
 use crate::store::redis::RedisStore;
+use crate::store::redis::link::Common;
 use crate::timing::KEEPER_CONNECTS;
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager};
@@ -34,14 +35,17 @@ impl Wired {
         server: String,
         is_tls: bool,
         settings: Settings,
-        stores: impl FnOnce(&Settings, &Process, &Arc<KeeperThread>) -> (AnyStore, AnyStore, Vec<RedisStore>),
+        stores: impl FnOnce(&Settings, &Process, Common) -> (AnyStore, AnyStore, Vec<RedisStore>),
     ) -> Result<Self, LockError> {
         let thread = KeeperThread::shared().map_err(|error| LockError::Connect {
             server: server.clone(),
             problem: BackendError::caused_by("the keeper's thread could not be started", error),
         })?;
         let process = Process::new(&settings.label);
-        let (front, back, looks) = stores(&settings, &process, &thread);
+        let background = Arc::clone(&thread);
+        // No body of a lock runs there.
+        let common = Common::new(&settings, move |work| background.spawn_boxed(work));
+        let (front, back, looks) = stores(&settings, &process, common);
         Ok(Self { server, is_tls, settings, process, thread, front, back, looks })
     }
 

@@ -14,7 +14,7 @@ use failures::{error_at_timeout, forked_error, shut_down, taken, too_many};
 use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};
 
-use super::core::Core;
+use super::Core;
 use super::hold::Hold;
 use super::slot::{Entrance, Slot};
 use super::turn::Turn;

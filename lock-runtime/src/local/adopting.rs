@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::Core;
+use super::Core;
 use super::hold::Hold;
-use super::schedule::ScheduleKeys;
+use super::slot::ScheduleKeys;
 use super::slot::Slot;
 use super::stand_in::StandIn;
 use super::turn::Turn;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::core::Core;
+use super::Core;
 use super::repeat_limit::Warning;
 use super::slot::Slot;
 use crate::LockError;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::core::Core;
-use super::permits::{OldPlace, PermitQueue};
+use super::Core;
+use super::slot::permits::{OldPlace, PermitQueue};
 use super::slot::{Entrance, Slot};
 use crate::clock::Moment;
 use crate::lock::{Counts, Entered, Lock, ResolvedRequest, Waiter};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::handle::HoldHandle;
 use super::hold::Hold;
-use super::schedule::ScheduleKeys;
+use super::slot::ScheduleKeys;
 use super::slot::Slot;
 use super::stand_in::StandIn;
 use crate::LockError;

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::core::Core;
+use super::Core;
 use super::slot::Slot;
 use super::turn::Turn;
-use super::watch::Lost;
 use crate::attendance::Early;
 use crate::clock::{Deadline, Moment};
 use crate::lock::{ActiveHold, Joined, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
@@ -183,11 +182,6 @@ impl HoldHandle {
     /// How the task came by the hold. `None` when the hold has ended.
     pub(crate) fn path(&self) -> Option<Path> {
         self.0.slot.ask(|lock| Some(lock.lease_of(self.0.id)?.hold.as_ref()?.path))
-    }
-
-    /// Resolves when the hold is lost.
-    pub(crate) fn lost(&self) -> Lost<'_> {
-        Lost::new(self)
     }
 
     pub(super) fn changed(&self) -> &Notify {

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, Either, Ready, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::handle::HoldHandle;
-use super::schedule::ScheduleKeys;
+use super::slot::ScheduleKeys;
 use super::slot::Slot;
 use super::stand_in::StandIn;
 use super::turn::Turn;

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::slot::Slot;
+use super::slot::{ScheduleKeys, Slot, TimerKey};
 use crate::mutex::Mutex;
 use crate::protocol::Release;
 use crate::store::{AnyStore, Store};
@@ -21,18 +21,6 @@ pub(crate) use backlog::{Batch, Fate};
 pub(crate) use outstanding::OutstandingRelease;
 use state::State;
 pub(crate) use state::{Found, LastWork};
-
-/// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
-pub(crate) type TimerKey = (Instant, u64);
-
-/// The entries that the keeper's schedule has for a slot.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ScheduleKeys {
-    /// The entry in the list of young holds.
-    pub(crate) tracked: Option<u64>,
-    /// The timer.
-    pub(crate) due: Option<TimerKey>,
-}
 
 /// The keeper sleeps after this many ticks without work: waking it costs more than a few ticks.
 const IDLE_TICKS: u32 = 10;

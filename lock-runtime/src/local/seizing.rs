@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::core::Core;
+use super::Core;
 use super::slot::Slot;
 use super::turn::Turn;
 use crate::lock::Seized;

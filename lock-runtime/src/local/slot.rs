@@ -8,10 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::core::Core;
-use super::lingering::Listed;
-use super::permits::PermitQueue;
-use super::schedule::ScheduleKeys;
+use super::Core;
 use super::waiter_limit::{CountedWaiter, WaiterLimit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
@@ -22,6 +19,15 @@ use crate::mutex::Mutex;
 use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};
 use crate::token::Token;
+
+mod env;
+pub(in crate::local) mod lingering;
+mod passing;
+pub(in crate::local) mod permits;
+mod wanted;
+
+use lingering::Listed;
+use permits::PermitQueue;
 
 /// What this process knows about one key in use.
 #[derive(Debug)]
@@ -52,6 +58,18 @@ pub(super) struct State {
     pub(super) entries: ScheduleKeys,
     /// The place of its lease among those that linger.
     pub(super) listed: Option<Listed>,
+}
+
+/// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
+pub(crate) type TimerKey = (Instant, u64);
+
+/// The entries that the keeper's schedule has for a slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScheduleKeys {
+    /// The entry in the list of young holds.
+    pub(crate) tracked: Option<u64>,
+    /// The timer.
+    pub(crate) due: Option<TimerKey>,
 }
 
 impl Slot {

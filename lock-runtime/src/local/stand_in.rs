@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::schedule::ScheduleKeys;
+use super::slot::ScheduleKeys;
 use super::slot::Slot;
 use crate::clock::{Deadline, Moment};
 use crate::protocol::Release;

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-use super::core::Core;
+use super::Core;
 use super::family::Family;
-use super::permits::OldPlace;
+use super::slot::permits::OldPlace;
 use super::slot::{Entrance, Slot};
 use crate::clock::Moment;
 use crate::lock::{Counts, Lock, ResolvedRequest, Seized};

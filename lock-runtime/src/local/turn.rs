@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::core::Core;
+use super::Core;
 use super::slot::Slot;
 use crate::clock::Moment;
 use crate::lock::{Attempt, Ended, EndedHold, Ending, ResolvedRequest, Step};

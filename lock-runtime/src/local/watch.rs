@@ -23,9 +23,10 @@ pin_project! {
     }
 }
 
-impl<'a> Lost<'a> {
-    pub(super) fn new(handle: &'a HoldHandle) -> Self {
-        Self { handle, is_new: false, changed: handle.changed().notified() }
+impl HoldHandle {
+    /// Resolves when the hold is lost.
+    pub(crate) fn lost(&self) -> Lost<'_> {
+        Lost { handle: self, is_new: false, changed: self.changed().notified() }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::request::ResolvedRequest;
-use super::step::Step;
 use crate::clock::{Deadline, Moment};
 use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 
@@ -129,17 +128,18 @@ impl Attempt {
         self.was_held_here
     }
 
-    /// What forbids to ask the store now: the time is up, or a back-off is running. A task that `owns` the lease may
-    /// overrun any timeout by one answer.
-    pub(crate) fn pause(&self, now: Moment, owns: bool) -> Option<Step> {
+    /// Whether the time to ask the store is up. A task that `owns` the lease may overrun any timeout by one answer.
+    pub(super) fn is_time_up(&self, now: Moment, owns: bool) -> bool {
+        let is_late = (!owns && (self.tried || self.waited)) || self.by().has_passed_at(now);
+        self.give_up().has_passed_at(now) && is_late
+    }
+
+    /// How long the back-off that is running lasts: no longer than the time to ask.
+    pub(super) fn back_off(&self, now: Moment) -> Option<Duration> {
+        let pause = self.failures.as_ref()?.retry_at.remaining_at(now);
         let left = self.give_up().remaining_at(now);
-        let is_late = (!owns && (self.tried || self.waited)) || self.by().remaining_at(now).is_zero();
-        if left.is_zero() && is_late {
-            return Some(Step::GiveUp);
-        }
-        let pause = self.failures.as_ref().map_or(Duration::ZERO, |failures| failures.retry_at.remaining_at(now));
         let limit = if left.is_zero() { self.by().remaining_at(now) } else { left };
-        (!pause.is_zero()).then(|| Step::Wait(pause.min(limit)))
+        (!pause.is_zero()).then_some(pause.min(limit))
     }
 
     /// Notes that a lease was over before its grant came. Returns whether the task must report that now: another try

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Env;
 use super::hold::{ActiveHold, EndedHold};
-use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
 use super::request::ResolvedRequest;
 use crate::clock::{Deadline, Drift, Moment};
@@ -104,6 +103,20 @@ impl Fences {
 pub(crate) struct Contention {
     since: Moment,
     hand_overs: u32,
+}
+
+/// What a lease knows of its lingering. Boxed: a lease that never lingers has no room for it.
+#[derive(Debug, Default)]
+pub(super) struct Linger(Option<Box<Facts>>);
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// Until when the lease lingers, while it does.
+    now: Option<(Deadline, metrics::Lingering)>,
+    /// Whether a hold has begun on the lease while it lingered, and the lease was not lengthened since.
+    is_reused: bool,
+    /// Whether a hold has begun on the lease while it lingered, ever.
+    was_used: bool,
 }
 
 impl Lease {
@@ -333,6 +346,39 @@ impl Lease {
 impl Contention {
     fn since(now: Moment) -> Self {
         Self { since: now, hand_overs: 0 }
+    }
+}
+
+impl Linger {
+    /// Notes that the lease was lengthened.
+    pub(super) fn on_lengthened(&mut self) {
+        if let Some(facts) = &mut self.0 {
+            facts.is_reused = false;
+        }
+    }
+
+    /// The lease begins to linger.
+    pub(super) fn begin(&mut self, until: Deadline, lingering: metrics::Lingering) {
+        self.0.get_or_insert_default().now = Some((until, lingering));
+    }
+
+    /// A hold begins on the lease, which lingered.
+    pub(super) fn end_by_use(&mut self) {
+        let facts = self.0.get_or_insert_default();
+        (facts.now, facts.is_reused, facts.was_used) = (None, true, true);
+    }
+
+    /// The end of the linger time, while the lease lingers.
+    pub(super) fn until(&self) -> Option<Deadline> {
+        self.0.as_ref()?.now.as_ref().map(|(until, _)| *until)
+    }
+
+    pub(super) fn is_reused(&self) -> bool {
+        self.0.as_ref().is_some_and(|facts| facts.is_reused)
+    }
+
+    pub(super) fn was_used(&self) -> bool {
+        self.0.as_ref().is_some_and(|facts| facts.was_used)
     }
 }
 

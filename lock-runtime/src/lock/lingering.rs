@@ -8,48 +8,12 @@
 use std::time::Duration;
 
 use super::lease::Lease;
-use super::upkeep::Trigger;
+use super::look::Trigger;
 use super::{Effects, Env, Lock};
 use crate::clock::{Deadline, Moment};
-use crate::observe::{Path, metrics};
+use crate::observe::Path;
 use crate::protocol::Release;
 use crate::timing::{RENEWALS_PER_LEASE, lengthened_at};
-
-/// What a lease knows of its lingering. Boxed: a lease that never lingers has no room for it.
-#[derive(Debug, Default)]
-pub(super) struct Linger(Option<Box<Facts>>);
-
-#[derive(Debug, Default)]
-struct Facts {
-    /// Until when the lease lingers, while it does.
-    now: Option<(Deadline, metrics::Lingering)>,
-    /// Whether a hold has begun on the lease while it lingered, and the lease was not lengthened since.
-    is_reused: bool,
-    /// Whether a hold has begun on the lease while it lingered, ever.
-    was_used: bool,
-}
-
-impl Linger {
-    /// Notes that the lease was lengthened.
-    pub(super) fn on_lengthened(&mut self) {
-        if let Some(facts) = &mut self.0 {
-            facts.is_reused = false;
-        }
-    }
-
-    /// The end of the linger time, while the lease lingers.
-    fn until(&self) -> Option<Deadline> {
-        self.0.as_ref()?.now.as_ref().map(|(until, _)| *until)
-    }
-
-    fn is_reused(&self) -> bool {
-        self.0.as_ref().is_some_and(|facts| facts.is_reused)
-    }
-
-    fn was_used(&self) -> bool {
-        self.0.as_ref().is_some_and(|facts| facts.was_used)
-    }
-}
 
 impl Lease {
     /// The end of the linger time, or of the lease, whichever comes first.
@@ -89,10 +53,7 @@ impl Lock {
     /// A task takes the lease over. Returns whether the lease lingered.
     pub(super) fn reuse_lingering(&mut self) -> bool {
         let Some(lease) = self.lease_mut().filter(|lease| lease.lingers()) else { return false };
-        let facts = lease.linger.0.get_or_insert_default();
-        facts.now = None;
-        facts.is_reused = true;
-        facts.was_used = true;
+        lease.linger.end_by_use();
         true
     }
 
@@ -122,7 +83,7 @@ impl Lock {
         lease.fresh = false;
         lease.path = Path::Linger;
         let lingering = lease.holds.linger();
-        lease.linger.0.get_or_insert_default().now = Some((until, lingering));
+        lease.linger.begin(until, lingering);
         let look_in = lease.lengthen_due_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
         if lease.upkeep.look_at.is_none_or(|look_at| look_at.remaining_at(now) > look_in) {
             lease.look_in(look_in, now, out);

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::look::{Action, Round};
 use super::pending_ask::PendingAsk;
-use super::upkeep::Action;
 use super::{Env, Lock, Standing};
 use crate::attendance::patience_with;
 use crate::clock::{Deadline, Moment};
@@ -180,15 +180,6 @@ impl Offers {
     fn is_idle(&self, now: Moment) -> bool {
         self.idle.as_deref().is_some_and(|idle| idle.remaining_at(now).is_zero())
     }
-}
-
-/// What the keeper knows in one pass over all locks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Round {
-    /// When a command that is sent now must be answered.
-    pub(crate) deadline: Deadline,
-    /// How long an answer usually takes at most.
-    pub(crate) usual_answer: Duration,
 }
 
 /// Whether the answer to `pending` should have been read by now, and the keeper has not repeated the ask lately.

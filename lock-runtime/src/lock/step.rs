@@ -45,6 +45,12 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// What comes in place of a command: the time is up, or a back-off is running. A task that `owns` the lease may overrun any timeout by
+    /// one answer.
+    fn instead_of_asking(attempt: &Attempt, now: Moment, owns: bool) -> Option<Self> {
+        if attempt.is_time_up(now, owns) { Some(Self::GiveUp) } else { attempt.back_off(now).map(Self::Wait) }
+    }
+
     fn pause(&self) -> Option<Duration> {
         match self {
             Self::Wait(pause) => Some(*pause),
@@ -141,7 +147,7 @@ impl Lock {
             return Step::Fail(denial);
         }
         pending.replaces = replaces || (pending.replaces && request.replaces());
-        if let Some(step) = attempt.pause(now, false) {
+        if let Some(step) = Step::instead_of_asking(attempt, now, false) {
             if let Step::Wait(pause) = step {
                 self.offers.act(now, Some(pause));
                 self.track();
@@ -181,7 +187,7 @@ impl Lock {
 
     /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
     fn act(&mut self, attempt: &Attempt, now: Moment) -> Option<Step> {
-        let step = attempt.pause(now, true);
+        let step = Step::instead_of_asking(attempt, now, true);
         let pause = step.as_ref().and_then(Step::pause);
         self.offers.act(now, pause);
         self.track();

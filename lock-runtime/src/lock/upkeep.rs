@@ -6,58 +6,14 @@ use std::time::Duration;
 use super::early::Present;
 use super::hold::ActiveHold;
 use super::lease::Lease;
-use super::offer::Round;
+use super::look::{Action, Round, Trigger};
 use super::readers::Calls;
 use super::{Effects, Env, Lock};
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::Path;
-use crate::protocol::{Ask, Release, Renewal, Renewed};
+use crate::protocol::{Renewal, Renewed};
 use crate::timing::{ALARM_AFTER, RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
-use crate::token::Token;
-
-/// What a lease needs from the keeper.
-#[derive(Debug)]
-pub(crate) enum Action {
-    /// Nothing any more.
-    Done,
-    /// Another look soon, because the hold is young.
-    LookAgain,
-    /// A renewal now.
-    Renew(Renewal),
-    /// A renewal of a lease whose task may be late, and another look soon.
-    RenewUnused(Renewal),
-    /// The hold has no user any more: none of the called readers came, or its task did not come while it was early.
-    EndUnused,
-    /// The hold on the lease of this token has ended.
-    Lost(Token, LossReason),
-    /// An ask to send now, and another look soon.
-    Ask(Ask),
-    /// A connection for the keeper, so that it can send an ask, and another look soon.
-    Connect,
-    /// The release of a lease that has lingered.
-    ReleaseLingered(Release),
-    /// The turn must be passed over, and another look is needed soon.
-    PassOver,
-}
-
-impl Action {
-    /// Whether the lock stays in the list of those to look at soon.
-    pub(crate) fn is_soon(&self) -> bool {
-        matches!(self, Self::LookAgain | Self::RenewUnused(_) | Self::Ask(_) | Self::Connect | Self::PassOver)
-    }
-}
-
-/// Why the keeper looks at a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trigger {
-    /// Its hold began a moment ago.
-    Tick,
-    /// Its timer has ended.
-    Timer,
-    /// The store may have forgotten its lease.
-    Verify,
-}
 
 /// Whether most holds of this age end soon, and need no confirmation.
 fn is_young(hold: &ActiveHold, now: Moment) -> bool {

@@ -15,7 +15,6 @@ use super::servers::Servers;
 use super::tasks::{Task, lingers};
 use super::world::Plan;
 use crate::LockManager;
-use crate::builder::connect::common;
 use crate::builder::quorum::{MAX_LEASE, PATIENCE};
 use crate::engine::Engine;
 use crate::settings::Settings;
@@ -151,7 +150,7 @@ pub(super) fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_d
 
 /// What all connections of a manager have in common. A world has one thread.
 pub(super) fn of_links(settings: &Settings) -> Common {
-    common(settings, |work| drop(tokio::spawn(work)))
+    Common::new(settings, |work| drop(tokio::spawn(work)))
 }
 
 /// The label is the name of the process.

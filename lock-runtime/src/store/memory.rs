@@ -15,7 +15,6 @@ use crate::mutex::Mutex;
 use crate::share::Share;
 use crate::token::Token;
 
-mod sharing;
 mod state;
 mod tickets;
 

@@ -1,5 +1,5 @@
-//! The runtime's modules import downwards only, in the order that ARCHITECTURE.md gives, and no two folders import each
-//! other.
+//! The runtime's modules import downwards only, in the order that ARCHITECTURE.md gives. No two folders import each other, nor do two
+//! files but a file and what is inside of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -202,16 +202,38 @@ fn no_two_folders_import_each_other() {
         }
     }
     assert!(edges.len() > 5, "the imports are read: {edges:?}");
-    for from in edges.keys() {
+    assert!(circles(&edges).is_empty(), "{:?}", circles(&edges));
+}
+
+#[test]
+fn no_two_files_import_each_other_but_a_file_and_what_is_inside_of_it() {
+    let sources = sources();
+    let siblings = |module: &Module, text: &String| {
+        let targets = sources.imports(module, text).into_iter();
+        (module.clone(), targets.filter(|target| !module.starts_with(target)).collect())
+    };
+    let edges: BTreeMap<Module, BTreeSet<Module>> =
+        sources.modules.iter().map(|(module, text)| siblings(module, text)).collect();
+    assert!(edges.values().flatten().count() > 300, "the imports are read");
+    assert!(circles(&edges).is_empty(), "{:?}", circles(&edges));
+    let [first, second] = ["first", "second"].map(|name| vec![name.to_owned()]);
+    let both = BTreeMap::from([(first.clone(), [second.clone()].into()), (second.clone(), [first.clone()].into())]);
+    assert_eq!(circles(&both), [first, second], "a circle shows");
+}
+
+/// Those that import themselves, by way of others.
+fn circles(edges: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Module> {
+    let is_in_circle = |from: &&Module| {
         let mut reached = BTreeSet::new();
-        let mut open: Vec<&Module> = edges[from].iter().collect();
+        let mut open: Vec<&Module> = edges[*from].iter().collect();
         while let Some(next) = open.pop() {
             if reached.insert(next) {
                 open.extend(edges.get(next).into_iter().flatten());
             }
         }
-        assert!(!reached.contains(from), "{from:?} imports itself by way of {reached:?}");
-    }
+        reached.contains(from)
+    };
+    edges.keys().filter(is_in_circle).cloned().collect()
 }
 
 /// What `text` has that a lock may not: all of it is an event, or a question to its `Env`.

@@ -10,9 +10,9 @@ use super::place::{QueuePlace, turn_of};
 use super::take_over::take_over;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::local::core::Core;
+use crate::local::Core;
 use crate::local::hold::Hold;
-use crate::local::permits::OldPlace;
+use crate::local::slot::permits::OldPlace;
 use crate::local::slot::{Entrance, Slot};
 use crate::local::turn::Turn;
 use crate::local::waiter_limit::CountedWaiter;
@@ -106,7 +106,7 @@ pub(super) async fn drive(
 fn register<'a>(core: &Core, slot: &'a Slot, request: &ResolvedRequest) -> Result<Notified<'a>, LockError> {
     mutant!(LooksBeforeRegistering => {
         let is_closed = core.is_closed();
-        crate::simulation::orders::before_lock(false);
+        crate::mutex::orders::before_lock(false);
         return if is_closed { Err(shut_down(request)) } else { Ok(slot.changed.notified()) };
     });
     let changed = slot.changed.notified();

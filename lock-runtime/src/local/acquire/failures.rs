@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
-use crate::local::core::Core;
+use crate::local::Core;
 use crate::local::slot::Slot;
 use crate::lock::{Attempt, Lock, LockStatus, ResolvedRequest};
 use crate::protocol::StoreError;

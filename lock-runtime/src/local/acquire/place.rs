@@ -11,8 +11,8 @@ use tokio::time::error::Elapsed;
 use super::failures::{error_at_timeout, shut_down};
 use crate::LockError;
 use crate::clock::Moment;
-use crate::local::permits::PermitQueue;
 use crate::local::slot::Slot;
+use crate::local::slot::permits::PermitQueue;
 use crate::local::turn::Turn;
 use crate::lock::{Attempt, ResolvedRequest};
 

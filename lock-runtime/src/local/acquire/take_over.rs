@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::failures::comes_late;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::local::core::Core;
+use crate::local::Core;
 use crate::local::hold::Hold;
 use crate::local::turn::Turn;
 use crate::lock::ResolvedRequest;

@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use super::IDLE_TICKS;
 use super::backlog::{Backlog, Batch};
 use super::outstanding::{OutstandingRelease, OutstandingReleases};
-use super::{ScheduleKeys, TimerKey};
-use crate::local::slot::Slot;
+use crate::local::slot::{ScheduleKeys, Slot, TimerKey};
 use crate::share::Share;
 use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Offer, Round, is_cut_off};
+use super::{Offer, is_cut_off};
 use crate::clock::{Deadline, Moment};
-use crate::lock::upkeep::Action;
+use crate::lock::look::{Action, Round};
 use crate::lock::{Env, Lock};
 use crate::timing::{STEP_PATIENCE, TURN_PATIENCE};
 

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use foldhash::{HashMap, HashMapExt as _};
 
 use super::Push;
-use super::sharing::Sharing;
 use crate::clock::{Deadline, Drift, Moment, without_drift};
 use crate::share::Share;
 use crate::store::{
@@ -15,6 +14,10 @@ use crate::store::{
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
+
+mod sharing;
+
+use sharing::Sharing;
 
 pub(super) struct Shared {
     pub(super) start: Moment,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::wire::NoReply;
 use crate::BackendError;
 use crate::error::within;
 use crate::store::{Reach, Retry, StoreError};
@@ -252,12 +251,6 @@ impl From<RedisError> for CallError {
             return Self::UnknownScript { repeated: false };
         }
         Self::Failed(Arc::new(without_arguments(error)))
-    }
-}
-
-impl From<NoReply> for CallError {
-    fn from(error: NoReply) -> Self {
-        RedisError::from(error).into()
     }
 }
 

@@ -23,6 +23,7 @@ use crate::clock::{Deadline, Drift, Moment};
 use crate::fork::Origin;
 use crate::mutex::Mutex;
 use crate::observe;
+use crate::settings::Settings;
 use crate::store::server_age::Sighting;
 use crate::store::{Anchor, Events, Traffic};
 
@@ -56,8 +57,16 @@ pub(crate) struct Common {
     pub(crate) spawn: Spawn,
 }
 
+impl Common {
+    /// What the connections need in the background is run by `spawn`.
+    pub(crate) fn new(settings: &Settings, spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Self {
+        let Settings { command_timeout, connect_timeout, .. } = *settings;
+        Self { drift: settings.drift(), command_timeout, connect_timeout, spawn: Arc::new(spawn) }
+    }
+}
+
 /// Has a task run where nothing blocks.
-pub(crate) type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
+type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
 pub(crate) struct Link {
     this: Weak<Link>,

@@ -282,12 +282,6 @@ pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
     }
 }
 
-/// A release by `free.lua`.
-pub(super) fn free_command(release: &Release, is_known: bool) -> Cmd {
-    let arguments = |command: &mut Cmd| free_arguments(command, std::slice::from_ref(release));
-    if is_known { scripts::FREE.by_digest(2, &arguments) } else { scripts::FREE.by_text(2, &arguments) }
-}
-
 fn rest_arguments(command: &mut Cmd, releases: &[Release], drift: Drift) {
     for release in releases {
         command.arg(&*release.key);

@@ -18,6 +18,7 @@ use redis::{Cmd, ErrorKind, PushKind, RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::failure::CallError;
 use crate::mutex::Mutex;
 
 mod decode;
@@ -127,6 +128,12 @@ impl From<NoReply> for RedisError {
             NoReply::Ended(ended) => ended.into(),
             NoReply::Overdue => io::Error::from(io::ErrorKind::TimedOut).into(),
         }
+    }
+}
+
+impl From<NoReply> for CallError {
+    fn from(error: NoReply) -> Self {
+        RedisError::from(error).into()
     }
 }
 

@@ -244,11 +244,6 @@ fn check_time(deadline: Deadline) -> Result<(), CallError> {
     if deadline.span().is_zero() { Err(CallError::NoConnection(Duration::ZERO).before_sending()) } else { Ok(()) }
 }
 
-/// Has the server tell when somebody else changes what the next command reads.
-pub(super) fn arming() -> Cmd {
-    redis::cmd("CLIENT").arg("CACHING").arg("YES").clone()
-}
-
 /// When a command was sent, for a lease that its reply grants: never later than the instant before it.
 fn sent_at(deadline: Deadline) -> Moment {
     mutant!(DeadlineFromReply => return Moment::now());

@@ -6,9 +6,7 @@ use redis::{Cmd, Value};
 
 use super::super::hash_slot::slot_of;
 use super::super::millis;
-use super::super::release::free_command;
 use super::super::wire::{Delete, LoneRelease, Sender, Sending, encode};
-use super::call::arming;
 use super::{Channel, Link, Live};
 use crate::clock::Moment;
 use crate::store::{Ask, Release};
@@ -43,15 +41,10 @@ pub(super) enum Command {
 impl Command {
     pub(super) fn send<'a>(&'a self, link: &'a Link, sender: Sender<'a>) -> Sending<'a> {
         match self {
-            Self::Free { release, is_known } => {
-                let (lock, token) = (&*release.key, release.token.as_str());
-                let lone = LoneRelease { lock, token, is_known: *is_known, are_more: release.beside_others };
-                sender.free(lone, || link.note_commands(1))
-            }
+            Self::Free { release, is_known } => sender.free(lone(release, *is_known), || link.note_commands(1)),
             Self::Delete { release, by } => {
-                let (lock, token) = (&*release.key, release.token.as_str());
                 link.note_commands(2);
-                sender.delete(LoneRelease { lock, token, is_known: false, are_more: release.beside_others }, *by)
+                sender.delete(lone(release, false), *by)
             }
             Self::Own(_) | Self::Claim { .. } => {
                 link.note_commands(1);
@@ -65,11 +58,16 @@ impl Command {
         match self {
             Self::Own(command) => command.write_packed_command(output),
             Self::Claim { lock, token, millis } => encode::claim(output, lock, token.as_str(), *millis),
-            Self::Free { release, is_known } => free_command(release, *is_known).write_packed_command(output),
+            Self::Free { release, is_known } => lone(release, *is_known).write(output),
             // Behind an `ASKING` goes one command only.
-            Self::Delete { release, .. } => free_command(release, false).write_packed_command(output),
+            Self::Delete { release, .. } => lone(release, false).write(output),
         }
     }
+}
+
+fn lone(release: &Release, is_known: bool) -> LoneRelease<'_> {
+    let (lock, token) = (&*release.key, release.token.as_str());
+    LoneRelease { lock, token, is_known, are_more: release.beside_others }
 }
 
 impl Outgoing {
@@ -114,6 +112,11 @@ impl Outgoing {
             shard.on_subscribed(slot, answer);
         }
     }
+}
+
+/// Has the server tell when somebody else changes what the next command reads.
+pub(super) fn arming() -> Cmd {
+    redis::cmd("CLIENT").arg("CACHING").arg("YES").clone()
 }
 
 /// A reply.

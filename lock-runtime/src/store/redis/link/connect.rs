@@ -17,7 +17,7 @@ use super::super::failure::CallError;
 use super::super::greeting::{self, OnFailover, PROBE};
 use super::super::vote::Vote;
 use super::super::wire::Delete;
-use super::call::arming;
+use super::called::arming;
 use super::reader::Reader;
 use super::receiver::Receiver;
 use super::sharded::Shard;

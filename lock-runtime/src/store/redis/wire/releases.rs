@@ -20,6 +20,15 @@ pub(crate) struct LoneRelease<'a> {
     pub(crate) are_more: bool,
 }
 
+impl LoneRelease<'_> {
+    /// Writes the release as a script of its own.
+    pub(crate) fn write(self, output: &mut Vec<u8>) {
+        let mut releases = Releases::default();
+        releases.add(self, 0);
+        releases.write(output);
+    }
+}
+
 /// The releases that are to go out next. Their arguments are written already.
 #[derive(Default)]
 pub(super) struct Releases {

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::slot::Slot;
+use super::Slot;
 use crate::lock::{Lock, Passed, PassedBy};
 
 impl Slot {
     /// The task `id` waits, and is polled: from now on `waker` calls it. Returns whether it was called.
-    pub(super) fn poll_turn(&self, id: u64, waker: &Waker) -> bool {
+    pub(in crate::local) fn poll_turn(&self, id: u64, waker: &Waker) -> bool {
         self.note(|lock| lock.poll(id, waker)).is_none()
     }
 
     /// The task `id` does not wait any more. Returns whether it was called.
-    pub(super) fn leave(&self, id: u64) -> bool {
+    pub(in crate::local) fn leave(&self, id: u64) -> bool {
         self.note(|lock| lock.leave(id)).is_none()
     }
 
     /// Passes the turn `id` on, and releases or withdraws what no task needs any more.
-    pub(super) fn pass_on(self: &Arc<Self>, id: u64) {
+    pub(in crate::local) fn pass_on(self: &Arc<Self>, id: u64) {
         let passed = self.step(|lock, _| self.pass(lock, id, PassedBy::Task));
         self.on_passed(passed);
     }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use super::slot::Slot;
+use super::Slot;
 use crate::protocol::Ask;
 use crate::token::Token;
 
@@ -18,7 +18,7 @@ impl Slot {
     /// So the token is withdrawn behind the command, because the connection may have sent the command already. If another task is
     /// just releasing a lease of this token, the token is withdrawn after that release. A withdrawal before it would look like a loss
     /// to that task.
-    pub(super) fn while_wanted<T>(
+    pub(in crate::local) fn while_wanted<T>(
         &self,
         takings: u32,
         ask: &Ask,

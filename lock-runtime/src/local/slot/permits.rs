@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::slot::Slot;
+use super::Slot;
 use crate::lock::{Lock, WaitQueue, Waiter};
 use crate::mutex::Mutex;
 
@@ -19,7 +19,7 @@ const FIRST: u64 = OF_PERMITS | 1 << 62;
 
 /// Locked inside of a slot's lock, and never around it.
 #[derive(Debug)]
-pub(super) struct PermitQueue(Mutex<Queue>);
+pub(in crate::local) struct PermitQueue(Mutex<Queue>);
 
 #[derive(Debug)]
 struct Queue {
@@ -30,9 +30,9 @@ struct Queue {
 
 /// The place of a late task (rule L7: it keeps its place): the number of its turn, and how long others wait for it the next time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OldPlace {
-    pub(super) id: u64,
-    pub(super) patience: Duration,
+pub(in crate::local) struct OldPlace {
+    pub(in crate::local) id: u64,
+    pub(in crate::local) patience: Duration,
 }
 
 impl Default for PermitQueue {
@@ -43,7 +43,7 @@ impl Default for PermitQueue {
 
 impl PermitQueue {
     /// Adds a task at the end, or at the place that it had: who had the turn without having waited comes before all who wait.
-    pub(super) fn add(&self, waiter: Waiter, place: Option<OldPlace>) -> u64 {
+    pub(in crate::local) fn add(&self, waiter: Waiter, place: Option<OldPlace>) -> u64 {
         let waiters = &mut self.0.lock().waiters;
         let id = match place {
             Some(place) if Self::has_made(place.id) => place.id,
@@ -55,12 +55,12 @@ impl PermitQueue {
     }
 
     /// Whether a waiter's id is that of a place in a queue of permits.
-    pub(super) fn has_made(id: u64) -> bool {
+    pub(in crate::local) fn has_made(id: u64) -> bool {
         id & OF_PERMITS != 0
     }
 
     /// A task that waits is polled. Returns the slot that has taken it.
-    pub(super) fn poll(&self, id: u64, waker: &Waker) -> Option<Arc<Slot>> {
+    pub(in crate::local) fn poll(&self, id: u64, waker: &Waker) -> Option<Arc<Slot>> {
         let mut queue = self.0.lock();
         let place = queue.waiters.poll(id, waker);
         let slot = queue.taken_by.remove(&id);
@@ -70,7 +70,7 @@ impl PermitQueue {
     }
 
     /// A task does not wait any more. Returns the slot that has taken it.
-    pub(super) fn leave(&self, id: u64) -> Option<Arc<Slot>> {
+    pub(in crate::local) fn leave(&self, id: u64) -> Option<Arc<Slot>> {
         let mut queue = self.0.lock();
         let waiter = queue.waiters.remove(id);
         let slot = queue.taken_by.remove(&id);
@@ -94,12 +94,12 @@ impl PermitQueue {
         Some((id, waiter))
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::local) fn len(&self) -> usize {
         self.0.lock().waiters.len()
     }
 
     /// Fails all who wait.
-    pub(super) fn close(&self) {
+    pub(in crate::local) fn close(&self) {
         let waiters = self.0.lock().waiters.take_all();
         waiters.for_each(Waker::wake);
     }
@@ -107,13 +107,13 @@ impl PermitQueue {
 
 impl Slot {
     /// Whether a task may have another permit as well as this one.
-    pub(super) fn is_one_of_permits(&self) -> bool {
+    pub(in crate::local) fn is_one_of_permits(&self) -> bool {
         mutant!(LatePermitBinds => return false);
         self.permits.is_some()
     }
 
     /// Gives this permit, whose turn `turn` is about to pass on, the first task of the queue of all permits.
-    pub(super) fn take_from_permits(self: &Arc<Self>, lock: &mut Lock, turn: u64) {
+    pub(in crate::local) fn take_from_permits(self: &Arc<Self>, lock: &mut Lock, turn: u64) {
         if let Some(permits) = &self.permits
             && lock.calls_for_any_permit(turn, &**self)
             && let Some((id, waiter)) = permits.pop(self)
@@ -124,7 +124,7 @@ impl Slot {
 
     /// Takes the turn when no task has it, or has taken it up. A task that waits in the queue already leaves the queue in the
     /// same step: `None` when another slot has taken it.
-    pub(super) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
+    pub(in crate::local) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
         let is_ours = || waiting.zip(self.permits.as_ref()).is_none_or(|(id, permits)| permits.take(id).is_some());
         self.note(|lock| (lock.is_turn_free() && is_ours()).then(|| lock.take_turn()))
     }

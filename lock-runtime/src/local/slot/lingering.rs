@@ -7,16 +7,16 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use super::bias::Bias;
-use super::core::Core;
-use super::schedule::ScheduleKeys;
-use super::slot::Slot;
+use super::ScheduleKeys;
+use super::Slot;
+use crate::local::Core;
+use crate::local::bias::Bias;
 use crate::mutex::Mutex;
 use crate::protocol::Release;
 
 impl Slot {
     /// Takes in that another process waits. Returns the lease that has to yield to it.
-    pub(super) fn on_contention(self: &Arc<Self>) -> Option<Release> {
+    pub(in crate::local) fn on_contention(self: &Arc<Self>) -> Option<Release> {
         let yielded = self.step(|lock, out| {
             lock.on_contention(&**self, out);
             lock.yield_lingering(&**self)
@@ -26,7 +26,7 @@ impl Slot {
 
     /// Takes in that another queue of this process wants the lock, and perhaps `waits` for it. Returns the lease that has to yield to
     /// it.
-    pub(super) fn on_waiter_beside(self: &Arc<Self>, waits: bool) -> Option<Release> {
+    pub(in crate::local) fn on_waiter_beside(self: &Arc<Self>, waits: bool) -> Option<Release> {
         let yielded = self.step(|lock, _| {
             lock.on_waiter_beside(waits, &**self);
             lock.yield_lingering(&**self)
@@ -59,7 +59,7 @@ impl Slot {
 
 impl Core {
     /// Sees to a lease that has begun to linger.
-    pub(super) fn on_linger_began(&self, slot: &Arc<Slot>, is_newly_listed: bool) {
+    pub(in crate::local) fn on_linger_began(&self, slot: &Arc<Slot>, is_newly_listed: bool) {
         // Rule S7: the store tells only other processes of a permit that this process waits for. So this process looks itself.
         if slot.share.is_some() && self.table().is_wanted_beside(slot) {
             self.note_others_wait(slot);
@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Releases the lease of `slot` if it lingers.
-    pub(super) fn release_if_lingering(&self, slot: &Arc<Slot>) {
+    pub(in crate::local) fn release_if_lingering(&self, slot: &Arc<Slot>) {
         if let Some(release) = slot.step(|lock, _| lock.take_lingering(&**slot)) {
             self.release_lingered(slot, release);
         }
@@ -113,7 +113,7 @@ type PlaceKey = (Instant, u64);
 /// lease that is used again keeps its place until the list is full.
 ///
 /// It is locked under the lock of a slot, and locks no slot itself.
-pub(super) struct LingeringLeases {
+pub(in crate::local) struct LingeringLeases {
     limit: usize,
     is_closed: AtomicBool,
     bias: Bias,
@@ -127,17 +127,17 @@ struct Places {
 }
 
 impl LingeringLeases {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
+    pub(in crate::local) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, is_closed: AtomicBool::new(false), bias: Bias::default(), places: Mutex::default() })
     }
 
     /// Whether no lease lingers.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::local) fn is_empty(&self) -> bool {
         self.places.lock().places.is_empty()
     }
 
     /// Whether the lease of `key` may linger. One that lingered and `was_used` has shown that it is worth it.
-    pub(super) fn admits(&self, key: &str, was_used: bool) -> bool {
+    pub(in crate::local) fn admits(&self, key: &str, was_used: bool) -> bool {
         let is_open = self.limit > 0 && !self.is_closed.load(Ordering::SeqCst);
         is_open && (was_used || self.bias.admits(key))
     }
@@ -162,7 +162,7 @@ impl LingeringLeases {
 
 /// What a slot knows of the list whose lease lingers, or has lingered.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(in crate::local) struct Listed {
     place: Place,
     /// When the lease last began to linger.
     began: Instant,
@@ -170,7 +170,7 @@ pub(super) struct Listed {
 
 impl Listed {
     /// The lease of `slot` begins to linger.
-    pub(super) fn begin(listed: &mut Option<Self>, slot: &Arc<Slot>) {
+    pub(in crate::local) fn begin(listed: &mut Option<Self>, slot: &Arc<Slot>) {
         let began = Instant::now();
         match listed {
             Some(listed) => listed.began = began,

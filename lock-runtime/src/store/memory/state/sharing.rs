@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Push;
-use super::state::{Shared, Waiter};
+use super::{Shared, Waiter};
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::share::Share;
+use crate::store::memory::Push;
 use crate::store::seen::SHARED;
 use crate::store::{Answer, Ask, Forced, Grant, Ownership, Release, Released, Renewal, Renewed};
 use crate::timing::CLAIM;
@@ -19,7 +19,7 @@ const NEW_HEAD_LIFE: Duration = Duration::from_millis(1750);
 
 /// The shared leases of one lock.
 #[derive(Default)]
-pub(super) struct Sharing {
+pub(in crate::store::memory) struct Sharing {
     leases: Vec<Lease>,
     /// Until when the lock stays taken after it was released by force.
     forced: Option<Deadline>,
@@ -35,7 +35,7 @@ struct Lease {
 
 impl Sharing {
     /// Removes the leases that have ended.
-    pub(super) fn end_over(&mut self, now: Moment) {
+    pub(in crate::store::memory) fn end_over(&mut self, now: Moment) {
         if self.forced.take_if(|until| until.has_passed_at(now)).is_some() {
             self.leases.clear();
         }
@@ -45,23 +45,23 @@ impl Sharing {
         }
     }
 
-    pub(super) fn is_none(&self) -> bool {
+    pub(in crate::store::memory) fn is_none(&self) -> bool {
         self.leases.is_empty()
     }
 
     /// What stands in place of an owner, and until when.
-    pub(super) fn as_owner(&self, now: Moment) -> Option<(Token, Deadline)> {
+    pub(in crate::store::memory) fn as_owner(&self, now: Moment) -> Option<(Token, Deadline)> {
         let last = self.ends_last(now)?.until;
         let mark = Token::foreign(SHARED);
         Some(self.forced.map_or((mark.clone(), last), |until| (mark.to_forced(), until)))
     }
 
-    pub(super) fn leases(&self) -> Vec<(Share, Token)> {
+    pub(in crate::store::memory) fn leases(&self) -> Vec<(Share, Token)> {
         self.leases.iter().map(|lease| (lease.share, lease.token.clone())).collect()
     }
 
     /// What the lock is to `token`, when nobody has the lock alone.
-    pub(super) fn ownership(&self, token: &Token) -> Ownership {
+    pub(in crate::store::memory) fn ownership(&self, token: &Token) -> Ownership {
         match self.forced {
             _ if self.leases.iter().all(|lease| lease.token != *token) => Ownership::NotOwned,
             Some(_) => Ownership::Forced,
@@ -83,12 +83,17 @@ impl Sharing {
 }
 
 impl Shared {
-    pub(super) fn has_share(&mut self, key: &str, token: &Token) -> bool {
+    pub(in crate::store::memory) fn has_share(&mut self, key: &str, token: &Token) -> bool {
         self.owner(key).is_none() && self.ownership(key, token) == Ownership::Owned
     }
 
     /// `admit` of shared.lua. Returns whether the lock is shared now.
-    pub(super) fn admit(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> bool {
+    pub(in crate::store::memory) fn admit(
+        &mut self,
+        key: &Arc<str>,
+        caller: Option<&Token>,
+        pushes: &mut Vec<Push>,
+    ) -> bool {
         loop {
             self.admit_those_that_fit(key, caller, pushes);
             let lock = self.locks.get(key);
@@ -143,7 +148,7 @@ impl Shared {
     }
 
     /// `shared_ask.lua`.
-    pub(super) fn ask_for_share(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
+    pub(in crate::store::memory) fn ask_for_share(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
         let (key, token) = (&ask.key, &ask.token);
         let Some(share) = ask.share else { return Answer::Late };
         if self.is_free(key) {
@@ -170,7 +175,7 @@ impl Shared {
         self.refuse(ask, pushes)
     }
 
-    pub(super) fn grant_of(&self, key: &str, token: &Token) -> Grant {
+    pub(in crate::store::memory) fn grant_of(&self, key: &str, token: &Token) -> Grant {
         let now = self.now;
         let leases = self.locks.get(key).map_or(&[][..], |lock| &lock.sharing.leases);
         let left = leases.iter().find(|lease| lease.token == *token).map(|lease| lease.until.remaining_at(now));
@@ -191,7 +196,7 @@ impl Shared {
 
     /// Refuses an ask when one of the two is shared, the ask or the lock. An ask that waits joins the queue, and the owners hear
     /// of it.
-    pub(super) fn refuse(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
+    pub(in crate::store::memory) fn refuse(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
         let (key, owner) = (&ask.key, self.owner(&ask.key));
         if ask.wait {
             self.join_queue(key, &ask.token, ask.share, ask.claim);
@@ -223,7 +228,7 @@ impl Shared {
     }
 
     /// `shared_release.lua`.
-    pub(super) fn release_share(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
+    pub(in crate::store::memory) fn release_share(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
         let key = &release.key;
         let is_free = self.is_free(key);
         let ownership = self.ownership(key, &release.token);
@@ -255,7 +260,7 @@ impl Shared {
     }
 
     /// `rest.lua`, for a shared lease.
-    pub(super) fn rest_share(&mut self, key: &str, token: &Token, kept_until: Deadline) -> Ownership {
+    pub(in crate::store::memory) fn rest_share(&mut self, key: &str, token: &Token, kept_until: Deadline) -> Ownership {
         let (now, marked) = (self.now, token.to_resting());
         if !self.has_share(key, token) {
             let is_marked = self.has_share(key, &marked);
@@ -270,7 +275,13 @@ impl Shared {
     }
 
     /// Puts the token `to` in the place of the shared lease of `from`, until then.
-    pub(super) fn change_share(&mut self, key: &str, from: &Token, to: &Token, until: Deadline) -> bool {
+    pub(in crate::store::memory) fn change_share(
+        &mut self,
+        key: &str,
+        from: &Token,
+        to: &Token,
+        until: Deadline,
+    ) -> bool {
         let leases = self.locks.get_mut(key).map_or(&mut [][..], |lock| &mut lock.sharing.leases);
         let Some(lease) = leases.iter_mut().find(|lease| lease.token == *from) else { return false };
         (lease.until, lease.token) = (until, to.clone());
@@ -278,7 +289,7 @@ impl Shared {
     }
 
     /// `shared_renew.lua`.
-    pub(super) fn renew_share(&mut self, renewal: &Renewal) -> Renewed {
+    pub(in crate::store::memory) fn renew_share(&mut self, renewal: &Renewal) -> Renewed {
         if !self.has_share(&renewal.key, &renewal.token) {
             let is_forced = self.ownership(&renewal.key, &renewal.token) == Ownership::Forced;
             return if is_forced { Renewed::Forced } else { Renewed::NotOwned };
@@ -292,7 +303,12 @@ impl Shared {
     }
 
     /// force.lua, for a lock that nobody has alone.
-    pub(super) fn force_shared(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Forced {
+    pub(in crate::store::memory) fn force_shared(
+        &mut self,
+        key: &Arc<str>,
+        caller: Option<&Token>,
+        pushes: &mut Vec<Push>,
+    ) -> Forced {
         let Some(lock) = self.locks.get_mut(key).filter(|lock| !lock.sharing.is_none()) else { return Forced::Free };
         lock.sharing.leases.retain(|lease| !lease.token.is_unused());
         if lock.sharing.is_none() {
@@ -308,7 +324,7 @@ impl Shared {
     }
 
     #[cfg(feature = "testing")]
-    pub(super) fn forget_sharing(&mut self, key: &str) {
+    pub(in crate::store::memory) fn forget_sharing(&mut self, key: &str) {
         if let Some(lock) = self.locks.get_mut(key) {
             lock.sharing = Sharing::default();
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::slot::Slot;
+use super::Slot;
 use crate::clock::Moment;
 use crate::lock::Env;
 use crate::protocol::StoreKind;
