@@ -203,6 +203,11 @@ pub(crate) fn drifts(server: &str, allowed_ppm: u32, measured_ppm: u128, within:
     );
 }
 
+/// The server refused a command in a way that says that another one may have the locks by now.
+pub(crate) fn moves(server: &str, code: &str) {
+    tracing::debug!(target: "lock_runtime", server, code, "the server refused a command; looking for the master");
+}
+
 /// A connection was given up.
 pub(crate) fn disconnected(server: &str, of_callers: bool) {
     let connection = connection(of_callers);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Core, Slot};
-use crate::lock::{ForcedToken, Lock};
+use crate::lock::ForcedToken;
 use crate::loss_reason::LossReason;
 use crate::observe;
 use crate::protocol::{Pushed, Release};
@@ -89,9 +89,9 @@ impl Events for Core {
         affected.retain(|slot| affects(slot.key()));
         for slot in &affected {
             slot.on_interruption();
-            if slot.ask(Lock::waits) {
-                self.store.reconnect_reader(slot.key());
-            }
+            // Who has the lock hears of others who want it, and who waits hears of the grant. Neither sends anything by itself.
+            mutant!(HolderNotReconnected => if slot.has_lease() { continue });
+            self.store.reconnect_reader(slot.key());
             // What lingers is not worth a command that verifies it. Whoever waits may not have been heard.
             self.release_if_lingering(slot);
         }

@@ -16,6 +16,7 @@ use super::process::{connect, connect_to_cluster, of_links};
 use super::seeded::Bug;
 use super::servers::model_server;
 use super::time::Simulated;
+use crate::LockManager;
 use crate::clock::Deadline;
 use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
@@ -339,5 +340,68 @@ async fn a_step_has_the_time_for_the_master_of_its_own_lock() {
         let store = locks.core().store();
         assert!(store.round_trip_for("k:1") >= far);
         assert_eq!(store.round_trip_for("k:0") < far, is_own, "{bug:?}");
+    }
+}
+
+/// Behind an address that follows the master another server may stand by now.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_may_not_be_written_to_any_more_is_left_but_not_at_once() {
+    for (bug, is_left) in [(None, true), (Some(Mutant::ReadOnlyServerKept), false)] {
+        let scene = Scene::begin().await;
+        let _seeded = Seeded::begin(bug);
+        scene.network.server(|server, _| {
+            server.patch("local function ask", "error({ err = 'READONLY no' })\nlocal function ask");
+        });
+        for is_old in [false, true] {
+            exactly_one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await).unwrap_err();
+            assert_eq!(scene.interruptions() > 0, is_old && is_left, "{bug:?}");
+            sleep(COMMAND * 3).await;
+        }
+    }
+}
+
+/// A manager of a cluster of two masters, which has used both. Then one serves all slots, and all connections break.
+async fn after_a_move() -> (Simulated, Arc<Network>, LockManager) {
+    let (time, mut server) = (Simulated::begin(), ModelServer::new());
+    server.set_nodes(2);
+    for key in [0, 1] {
+        server.move_slot(slot_of(format!("k:{key}").as_bytes()), key);
+    }
+    let network = Network::new(server, 1.0, Rng::with_seed(0));
+    let locks = connect_to_cluster(&network, "p", Settings::default().max_clock_drift_ppm);
+    for key in [0, 1] {
+        locks.lock("k", &key).acquire().await.unwrap().release().await.unwrap();
+    }
+    network.server(|server, _| (0..16_384).for_each(|slot| drop(server.move_slot(slot, 0))));
+    (time, network, locks)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_no_master_any_more_need_not_be_connected() {
+    for (bug, is_ready) in [(None, true), (Some(Mutant::FormerMasterCounts), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network, locks) = after_a_move().await;
+        // One that reads where the slots are now.
+        locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
+        network.cut(Some("p"));
+        locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(locks.core().store().is_connected(), is_ready, "{bug:?}");
+    }
+}
+
+/// Nobody uses a lock, as in a service that is not ready.
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_the_connections_finds_the_new_master_of_one_that_is_lost() {
+    for (bug, is_found) in [(None, true), (Some(Mutant::LostMasterNotLookedFor), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network, locks) = after_a_move().await;
+        let store = locks.core().store();
+        let before = store.server_name("k:1");
+        network.cut(Some("p"));
+        // The nodes were asked a moment ago.
+        sleep(COMMAND / 2).await;
+        store.begin_to_connect();
+        sleep(COMMAND).await;
+        assert_eq!(store.server_name("k:1") != before, is_found, "{bug:?}: {before}");
     }
 }

@@ -30,6 +30,10 @@ fn world() -> (Simulated, Arc<Network>) {
     world_of(0)
 }
 
+fn world_on(server: ModelServer) -> (Simulated, Arc<Network>) {
+    (Simulated::begin(), Network::new(server, 1.0, Rng::with_seed(0)))
+}
+
 fn world_of(seed: u64) -> (Simulated, Arc<Network>) {
     (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(seed)))
 }

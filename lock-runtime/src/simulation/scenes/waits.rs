@@ -6,12 +6,15 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{SECOND, is_locked, kept, world};
+use super::{SECOND, is_locked, kept, world, world_on};
 use crate::LockError;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::process::connect;
+use crate::simulation::seeded::Bug;
+use crate::simulation::servers::model_server;
 
 /// A task waits for a sibling, which asks a server that is silent. The sibling's time is up a moment before, and the next task begins to
 /// ask.
@@ -149,5 +152,44 @@ async fn a_process_hears_of_its_grant_also_when_the_task_that_asked_for_it_is_la
         let released = Instant::now();
         drop(next.await.unwrap().unwrap());
         assert_eq!(released.elapsed() < Duration::from_millis(200), is_heard, "{bug:?}: {:?}", released.elapsed());
+    }
+}
+
+/// How long a process waits for a lock that passes from task to task in another process, without a command, after the connections of
+/// that process broke.
+async fn waits_behind_hand_overs(bug: Option<Mutant>, server: Option<Bug>) -> Duration {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world_on(model_server(server, None));
+    let (busy, other) = (connect(&network, "b"), connect(&network, "o"));
+    let tasks = JoinSet::from_iter((0..4).map(|_| {
+        let locks = busy.clone();
+        async move {
+            loop {
+                let held = locks.lock("k", &0).timeout(SECOND * 9).acquire().await;
+                sleep(Duration::from_millis(2)).await;
+                drop(held);
+            }
+        }
+    }));
+    sleep(Duration::from_millis(100)).await;
+    network.cut(Some("b"));
+    sleep(Duration::from_millis(100)).await;
+    let begin = Instant::now();
+    let waited = other.lock("k", &0).timeout(SECOND).acquire().await;
+    drop((tasks, waited));
+    begin.elapsed()
+}
+
+/// A process that has a lock sends nothing for it. So whoever waits is heard on the connection that is made again, or meanwhile on the
+/// other one.
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_heard_also_after_the_connections_of_the_holder_broke() {
+    let untold = Bug::Scripts(&[("or not keeper_first and publish_plain(address .. ':keeper', message)", "")]);
+    let deaf = Some(Mutant::HolderNotReconnected);
+    for (bug, server, is_heard) in
+        [(None, None, true), (deaf, None, true), (None, Some(untold), true), (deaf, Some(untold), false)]
+    {
+        let waited = waits_behind_hand_overs(bug, server).await;
+        assert_eq!(waited < Duration::from_millis(500), is_heard, "{bug:?} {server:?}: {waited:?}");
     }
 }

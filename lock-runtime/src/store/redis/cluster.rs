@@ -155,7 +155,18 @@ impl Cluster {
 
     /// The round trip to the farthest master.
     pub(super) fn round_trip(&self) -> Duration {
-        self.links().values().map(|link| link.round_trip()).max().unwrap_or_default()
+        self.used().iter().map(|(_, link)| link.round_trip()).max().unwrap_or_default()
+    }
+
+    /// The masters that were used. A link to a server that is no master any more stays until the next one is made.
+    fn used(&self) -> Vec<(Node, Arc<Link>)> {
+        let links = self.links();
+        let is_master = |node: &Node| {
+            mutant!(FormerMasterCounts => return true);
+            self.topology.is_master(node)
+        };
+        let used = links.iter().filter(|(node, link)| link.was_used() && is_master(node));
+        used.map(|(node, link)| (node.clone(), Arc::clone(link))).collect()
     }
 
     /// A link to each master.
@@ -167,8 +178,7 @@ impl Cluster {
 
     /// Whether the masters are known, and those that were used have a connection. The others connect when they are needed.
     pub(super) fn is_connected(&self) -> bool {
-        let knows_masters = self.topology.master(0).is_some();
-        knows_masters && self.links().values().all(|link| !link.was_used() || link.is_connected())
+        self.topology.knows_masters() && self.used().iter().all(|(_, link)| link.is_connected())
     }
 
     /// Whether the runtime that reads a connection does not run. Each is asked.
@@ -177,22 +187,27 @@ impl Cluster {
         links.iter().filter(|link| link.probe_reader()).count() > 0
     }
 
-    /// Begins to replace the connections that broke, and to look for the masters when none is known.
+    /// Begins to replace the connections that broke, and to look for the masters: another node may serve the slots of one that can't
+    /// be reached.
     pub(super) fn begin_to_connect(&self) {
-        let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();
-        for link in links {
+        let mut looks_for = (!self.topology.knows_masters()).then_some(0);
+        for (node, link) in self.used() {
+            if !link.is_connected() {
+                self.topology.doubt(&node);
+                looks_for = looks_for.or_else(|| self.topology.a_slot_of(&node));
+            }
             link.begin_to_connect();
         }
-        if self.topology.master(0).is_none() {
+        if let Some(slot) = looks_for {
+            mutant!(LostMasterNotLookedFor => return);
             let topology = Arc::clone(&self.topology);
-            tokio::spawn(async move { topology.look_for(0, topology.common.connect_timeout).await });
+            tokio::spawn(async move { topology.look_for(slot, topology.common.connect_timeout).await });
         }
     }
 
     /// Replaces the connections that broke.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
-        let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();
-        join_all(links.iter().map(|link| link.connect_again(deadline))).await;
+        join_all(self.used().iter().map(|(_, link)| link.connect_again(deadline))).await;
     }
 
     /// Finds out which of the connections are alive.

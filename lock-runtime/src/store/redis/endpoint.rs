@@ -65,6 +65,16 @@ impl Endpoint {
         matches!(self, Self::Master(_))
     }
 
+    /// Whether it is an address, behind which another server may stand by now: a proxy, a name that follows the master.
+    pub(super) fn is_address(&self) -> bool {
+        match self {
+            Self::Server(_) => true,
+            #[cfg(test)]
+            Self::Simulated(host) => !host.is_node(),
+            _ => false,
+        }
+    }
+
     /// Connects. The caller's runtime drives the connection, and `hear` takes in what is pushed on it. The `commands` go along with
     /// the greeting. Each step has the `limit` for itself.
     pub(super) async fn connect(

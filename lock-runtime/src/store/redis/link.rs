@@ -290,21 +290,37 @@ impl Link {
         self.state.lock().live.as_ref()?.vote.clone()
     }
 
-    /// Gives up the connection of `generation`. Everybody who waits for a push has to ask again.
+    /// The connection of `generation` broke. Everybody who waits for a push has to ask again.
     pub(super) fn drop_connection(&self, generation: u64) {
-        let dropped = {
+        if self.leave(generation, true) {
+            observe::disconnected(&self.server, self.is_of_callers());
+            self.interrupted();
+        }
+    }
+
+    /// The same of a connection that works, and may lead to the wrong server.
+    fn leave_connection(&self, generation: u64) {
+        mutant!(ReadOnlyServerKept => return);
+        if self.leave(generation, false) {
+            self.interrupted();
+        }
+    }
+
+    /// Returns whether it was still the connection.
+    fn leave(&self, generation: u64, is_broken: bool) -> bool {
+        let _dropped = {
             let mut state = self.state.lock();
             if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
-                return;
+                return false;
             }
             state.down_since = state.silence.take().map(|silence| silence.since);
             state.given_up = state.down_since.map(|_| Moment::now());
-            state.broke.get_or_insert_with(Moment::now);
+            if is_broken {
+                state.broke.get_or_insert_with(Moment::now);
+            }
             state.live.take()
         };
-        observe::disconnected(&self.server, self.is_of_callers());
-        self.interrupted();
-        drop(dropped);
+        true
     }
 
     /// Whom this tells of what happens here.

@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "3c3cd51421b50c83ae9a0cf4b402d3d773465122");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b2a9aa63e378795554a9d5fc946731358ef3a1a0");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "c45c79a2d4f253fce869a345880b896275f83f87");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "a478139e8ce38b8b33cff3c66f743b872b24bee9");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "b3e0b850bbcab8140905807ab2a6ed6f9d010498");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c936550a7a684f1d4ea3693e570e818ae4551e79");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "c03e083e834c16e915441a838e915da8492e5b03");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "4940a0ea2d19f3a691fe8356292865cb48b66284");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "44453fdcf276773c684bda22ae55b2b428238a12");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "2c704476dc3f2d65e53fc3991a93b873800a2dfd");
+    script!(9, "shared_ask.lua", "74efad32ceb57e402bd17053fa194165d2fa2b00");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "d7fe9f2b8619804477f4e37d148757b4e1357770");
+    script!(10, "shared_release.lua", "40e766e2b17de0af82df9e26ac00acd2514e8cc2");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "78e133d90d34bee37e86d1aa755aa10360bb56da");
+    script!(11, "shared_renew.lua", "d4f381b96c24b2b884b02a8c5d35d5246e859622");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "8936133e2237937a8cbcbd643a89f1de5bfbf165");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "31e9239fb74cae47dd563855f2d297f55bfb92d0");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "e8fa0776b8c530f07969aa2849f8b7c391d9e144");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "c29670089542d330468302b73ee9ac7e6bf859e2");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "18512c0b4026bf24f1f3b35b6cf182422a565d19");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "ea007ef9dc4156b110d9316e2bc9e0e9a6262818");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "d4fe564e3e3553fbfc7e8481fd0c826f496320ea");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "f019f22aee4b23ef844fd997e0ba80aa53b13f14");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "dbc2068125a8830bbb5c8a5fef9e26658abd84f7");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -90,6 +90,16 @@ impl Topology {
         self.state.lock().map.master(slot_of(key)) == Some(node)
     }
 
+    /// A slot that `node` serves.
+    pub(super) fn a_slot_of(&self, node: &Node) -> Option<u16> {
+        let state = self.state.lock();
+        (0..SLOTS).find(|slot| state.map.master(*slot) == Some(node))
+    }
+
+    pub(super) fn knows_masters(&self) -> bool {
+        !self.masters().is_empty()
+    }
+
     pub(super) fn is_master(&self, node: &Node) -> bool {
         self.state.lock().map.is_master(node)
     }

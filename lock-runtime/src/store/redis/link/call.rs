@@ -14,8 +14,9 @@ use super::called::{Called, Outgoing};
 use super::{Link, Live, Made};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::observe;
 
-/// While a server is loading or lacks replicas, another master is looked for at most this often.
+/// While a server is loading, lacks replicas, or is none that may be written to, another master is looked for at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 impl Link {
@@ -179,12 +180,14 @@ impl Link {
     /// Decides by the code of the first error among the answers, or by the failure of the connection, whether the connection
     /// is still good.
     fn conclude(&self, made: Made, outcome: Result<Option<&str>, &RedisError>) {
-        let is_over = match outcome {
-            Ok(code) => self.is_reason_to_move(made, code),
-            Err(error) => error.is_io_error() || self.is_reason_to_move(made, error.code()),
+        let code = match outcome {
+            Ok(code) => code,
+            Err(error) if error.is_io_error() => return self.drop_connection(made.generation),
+            Err(error) => error.code(),
         };
-        if is_over {
-            self.drop_connection(made.generation);
+        if let Some(code) = code.filter(|code| self.is_reason_to_move(made, code)) {
+            observe::moves(&self.server, code);
+            self.leave_connection(made.generation);
         }
     }
 
@@ -197,14 +200,15 @@ impl Link {
     }
 
     /// Whether a refusal with this code is a reason to look where the locks live now.
-    fn is_reason_to_move(&self, made: Made, code: Option<&str>) -> bool {
-        self.endpoint.moves()
-            && match code {
-                Some("READONLY" | "MASTERDOWN") => true,
-                // Most often it is still the master, and has only started, or lost its replicas.
-                Some("LOADING" | "NOREPLICAS") => made.at.elapsed() >= LOOK_PAUSE,
-                _ => false,
+    fn is_reason_to_move(&self, made: Made, code: &str) -> bool {
+        match code {
+            "READONLY" | "MASTERDOWN" => {
+                self.endpoint.moves() || (self.endpoint.is_address() && made.at.elapsed() >= LOOK_PAUSE)
             }
+            // Most often it is still the master, and has only started, or lost its replicas.
+            "LOADING" | "NOREPLICAS" => self.endpoint.moves() && made.at.elapsed() >= LOOK_PAUSE,
+            _ => false,
+        }
     }
 
     /// Finds out whether the server still answers; connects when there is no connection.

@@ -2,10 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::sleep;
 
 use super::Link;
+
+/// When an attempt to connect has failed, the next one comes after this time.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// The runtime on which a connection was made. Nobody else reads what comes there.
 #[derive(Clone)]
@@ -13,7 +18,7 @@ pub(super) struct Reader {
     runtime: Handle,
     /// Whether it was asked, and has not answered.
     is_asked: Arc<AtomicBool>,
-    /// Whether it was told to connect again, and has not begun.
+    /// Whether it was told to connect again, and has not done so.
     is_to_connect: Arc<AtomicBool>,
 }
 
@@ -33,14 +38,13 @@ impl Reader {
         is_blocked
     }
 
-    /// Has the runtime begin to connect `link`.
+    /// Has the runtime connect `link`, until there is a connection.
     fn connect(&self, link: Weak<Link>) {
         if !self.is_to_connect.swap(true, Ordering::Relaxed) {
             let is_to_connect = Arc::clone(&self.is_to_connect);
             self.runtime.spawn(async move {
-                is_to_connect.store(false, Ordering::Relaxed);
-                if let Some(link) = link.upgrade() {
-                    link.begin_to_connect();
+                while link.upgrade().is_some_and(|link| link.begin_again(&is_to_connect)) {
+                    sleep(RETRY_AFTER).await;
                 }
             });
         }
@@ -48,6 +52,17 @@ impl Reader {
 }
 
 impl Link {
+    /// Begins to connect when there is no connection. Returns whether that has to be looked at again.
+    fn begin_again(&self, is_to_connect: &AtomicBool) -> bool {
+        // A connection that breaks after the look has this begun anew.
+        is_to_connect.store(false, Ordering::Relaxed);
+        if self.is_connected() || is_to_connect.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        self.begin_to_connect();
+        true
+    }
+
     /// Asks the runtime that reads this connection whether it runs. Returns whether it has not answered since the last call.
     pub(in super::super) fn probe_reader(&self) -> bool {
         let state = self.state.lock();

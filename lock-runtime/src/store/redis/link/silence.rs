@@ -1,5 +1,6 @@
 //! What a [`Link`] concludes when a command goes unanswered.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -57,9 +58,44 @@ impl Link {
         if self.is_probing.swap(true, Ordering::Relaxed) {
             return;
         }
-        tokio::spawn(async move {
-            link.heartbeat(Deadline::after(link.command_timeout)).await;
-            link.is_probing.store(false, Ordering::Relaxed);
-        });
+        let probing = Probing(link);
+        tokio::spawn(async move { probing.0.heartbeat(Deadline::after(probing.0.command_timeout)).await });
+    }
+}
+
+/// The server is asked for any answer. Its task may end with its runtime.
+struct Probing(Arc<Link>);
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        mutant!(ProbeEndsWithRuntime => return);
+        self.0.is_probing.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo as _;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::mutants::{Mutant, Seeded};
+    use crate::settings::Settings;
+    use crate::store::redis::endpoint::Endpoint;
+    use crate::store::redis::link::Common;
+    use crate::store::redis::wire::Trust;
+
+    #[test]
+    fn a_server_is_asked_again_when_the_runtime_has_ended_that_asked() {
+        for (bug, is_over) in [(None, true), (Some(Mutant::ProbeEndsWithRuntime), false)] {
+            let _seeded = Seeded::begin(bug);
+            let nowhere = "redis://127.0.0.1:1".into_connection_info().unwrap();
+            let endpoint = Endpoint::of_connection(nowhere, &Trust::default()).unwrap();
+            let link = Link::new(endpoint, None, None, None, Common::new(&Settings::default(), |_| ()));
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { link.probe() });
+            drop(runtime);
+            assert_eq!(!link.is_probing.load(Ordering::Relaxed), is_over, "{bug:?}");
+        }
     }
 }

@@ -49,18 +49,24 @@ local function publish(address, message, is_grant)
   return type(listeners) == 'table' or listeners > 0
 end
 
+-- The same on one channel only. Where the server refuses to publish, it was not heard.
+local function publish_plain(address, message)
+  local listeners = redis.pcall('PUBLISH', address, message)
+  return type(listeners) == 'number' and listeners > 0
+end
+
 -- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. Of a lease that may linger (rule L9) no
--- task of the process need be awake, so its keeper is told: on a channel of its own, unless it is not connected just now. The same
--- when the message is `for_keeper`. Returns whether it was heard.
+-- task of the process need be awake, so its keeper is told first, on a channel of its own. The same when the message is `for_keeper`.
+-- Of its two connections one may be away just now: then the message goes to the other. Returns whether it was heard.
 local function tell(owner, message, for_keeper)
   local address, lingers = channel(owner)
-  if address and (for_keeper or lingers) then
-    local listeners = redis.pcall('PUBLISH', address .. ':keeper', message)
-    if type(listeners) == 'number' and listeners > 0 then
-      return true
-    end
+  if not address then
+    return
   end
-  return address and publish(address, message)
+  local keeper_first = for_keeper or lingers
+  return keeper_first and publish_plain(address .. ':keeper', message)
+    or publish(address, message)
+    or not keeper_first and publish_plain(address .. ':keeper', message)
 end
 
 -- Puts `entry` at the end of the queue, unless it waits there already. It comes behind all others, also when the clock was
