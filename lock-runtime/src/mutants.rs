@@ -160,6 +160,7 @@ mod seeded {
         RestartedDraws,
         RestartedIsMarked,
         RestUnseenByReplica,
+        RestWithoutEnd,
         ReplacementRepeatedInQueue,
         RestWithdrawn,
         RetryUnderNewToken,

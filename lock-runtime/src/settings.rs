@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Drift;
 use crate::lease_bounds::check_lease;
 use crate::timing::LONGEST_LINGER;
-use crate::{InvalidKey, LockError, key};
+use crate::{InvalidKey, LockError, MAX_NAME_BYTES, key};
 
 /// The shortest timeout of a command and of a connection. A shorter timeout would let nothing through: it would be over before an
 /// answer comes, even from the same machine.
@@ -21,6 +21,9 @@ const LONGEST_GRACE: Duration = Duration::from_secs(3600);
 
 /// The largest number of replicas to wait for. No server has more, so `WAIT` would wait in vain each time.
 const MOST_REPLICAS: u32 = 100;
+
+/// What every name has behind its namespace, in bytes: two colons, a prefix, a key.
+const SHORTEST_NAME: usize = 4;
 
 /// The longest label in bytes: people read it.
 const LONGEST_LABEL: usize = 255;
@@ -114,6 +117,11 @@ impl Settings {
     pub(crate) fn check(&self) -> Result<(), LockError> {
         if let Some(namespace) = &self.namespace {
             key::check_text(namespace).map_err(|problem| LockError::setting("namespace", format!("it {problem}")))?;
+            if namespace.len() + SHORTEST_NAME > MAX_NAME_BYTES {
+                let reason =
+                    format!("it is {} bytes long, and a name may have {MAX_NAME_BYTES} with it", namespace.len());
+                return Err(LockError::setting("namespace", reason));
+            }
         }
         check_timeout("command_timeout", self.command_timeout)?;
         check_timeout("connect_timeout", self.connect_timeout)?;

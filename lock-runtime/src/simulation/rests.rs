@@ -86,6 +86,21 @@ async fn passed_on(fate: Fate) -> Duration {
     passed_on
 }
 
+/// It asks with a plain claim, whose answer has the owner and no time.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_of_a_lock_that_rests_is_told_when_that_ends() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::RestWithoutEnd), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+        let [held, other] = ["p", "q"].map(|name| connect(&network, name));
+        request(&held).at_least(KEPT).run(async {}).await.unwrap();
+        sleep(HELD).await;
+        let refused = other.lock("k", &0).timeout(Duration::ZERO).acquire().await.unwrap_err();
+        let left = refused.retry_after().unwrap_or_default();
+        assert_eq!(left <= KEPT && left + HELD + MESSAGES >= KEPT, is_told, "{bug:?}: {refused:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lock_rests_for_the_rest_of_its_time_and_no_longer() {
     let cases = [

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use lock_runtime::{Builder, LockError, LockManager};
+use lock_runtime::{Builder, LockError, LockManager, MAX_NAME_BYTES};
 use tests::patience::NOISE;
 use tests::resp;
 use tests::server::{Server, free_port};
@@ -251,6 +251,14 @@ async fn the_limit_of_a_name_counts_its_namespace() {
     let manager = LockManager::builder().namespace(&"n".repeat(1000)).in_memory();
     let error = manager.lock("p", &"x".repeat(100)).acquire().await.unwrap_err();
     assert!(matches!(error, LockError::InvalidKey { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_leaves_no_room_for_a_name_is_refused() {
+    for (length, is_refused) in [(MAX_NAME_BYTES - 4, false), (MAX_NAME_BYTES - 3, true)] {
+        let connected = LockManager::builder().namespace(&"n".repeat(length)).connect("memory://").await;
+        assert_eq!(matches!(connected, Err(LockError::InvalidSetting { .. })), is_refused, "{length}");
+    }
 }
 
 #[tokio::test]

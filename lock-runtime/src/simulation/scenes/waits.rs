@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{SECOND, is_locked, kept, world, world_on};
-use crate::LockError;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::process::connect;
 use crate::simulation::seeded::Bug;
 use crate::simulation::servers::model_server;
+use crate::{LockError, LockManager};
 
 /// A task waits for a sibling, which asks a server that is silent. The sibling's time is up a moment before, and the next task begins to
 /// ask.
@@ -161,16 +161,14 @@ async fn waits_behind_hand_overs(bug: Option<Mutant>, server: Option<Bug>) -> Du
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world_on(model_server(server, None));
     let (busy, other) = (connect(&network, "b"), connect(&network, "o"));
-    let tasks = JoinSet::from_iter((0..4).map(|_| {
-        let locks = busy.clone();
-        async move {
-            loop {
-                let held = locks.lock("k", &0).timeout(SECOND * 9).acquire().await;
-                sleep(Duration::from_millis(2)).await;
-                drop(held);
-            }
+    let pass_on = |locks: LockManager| async move {
+        loop {
+            let held = locks.lock("k", &0).timeout(SECOND * 9).acquire().await;
+            sleep(Duration::from_millis(2)).await;
+            drop(held);
         }
-    }));
+    };
+    let tasks: JoinSet<()> = (0..4).map(|_| pass_on(busy.clone())).collect();
     sleep(Duration::from_millis(100)).await;
     network.cut(Some("b"));
     sleep(Duration::from_millis(100)).await;

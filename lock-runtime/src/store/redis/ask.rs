@@ -39,7 +39,9 @@ impl RedisStore {
             Ok((answer, Some(called))) => {
                 Box::pin(async move { called.wait_for_replicas(deadline).await.map(|()| answer) })
             }
-            Ok((Answer::Busy(busy), None)) if busy.owner.as_str() == SHARED => Box::pin(self.ask_shared(ask, deadline)),
+            Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask) => {
+                Box::pin(self.ask_by_script(ask, deadline))
+            }
             answer => return Either::Left(ready(answer.map(|(answer, _)| answer))),
         };
         Either::Right(more)
@@ -60,8 +62,8 @@ impl RedisStore {
         Ok((answer, (!is_confirmed).then(|| Box::new(called))))
     }
 
-    /// Asks for a lock that a claim found shared: the mark tells neither who has the lock nor whether a lease is left.
-    async fn ask_shared(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
+    /// Asks for a lock of whose owner a claim has read too little.
+    async fn ask_by_script(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
         if deadline.has_passed() {
             // This task comes late. Of an ask that came now, the server would say the same.
             return Ok(Answer::Late);
@@ -70,6 +72,14 @@ impl RedisStore {
         let deadline = deadline.counted_from(Moment::now());
         exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await)
     }
+}
+
+/// Whether a claim that found this `owner` is followed by a script. The mark of a lock that is shared tells neither who has the lock nor
+/// whether a lease is left. Of a lock that rests or waits for its adopter nothing but the end of that is worth to know, and a single try
+/// asks only once.
+fn is_asked_for(owner: &Token, ask: &Ask) -> bool {
+    mutant!(RestWithoutEnd => return owner.as_str() == SHARED);
+    owner.as_str() == SHARED || (!ask.wait && owner.is_marked())
 }
 
 impl Verb for Ask {
@@ -112,7 +122,7 @@ impl Verb for Ask {
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift, node };
         called.link.update_clock(anchor);
         called.live.check_vote()?;
-        let read = |(answer, ask)| read_answer(answer, ask, anchor);
+        let read = |(answer, ask)| read_answer(answer, ask, anchor).map_err(|error| called.link.name(error));
         let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
         called.wait_for_replicas_of(&mut answers, |answer| matches!(answer, Answer::Granted(_)), deadline).await;
         Ok(answers)

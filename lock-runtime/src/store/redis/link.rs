@@ -25,7 +25,7 @@ use crate::mutex::Mutex;
 use crate::observe;
 use crate::settings::Settings;
 use crate::store::server_age::Sighting;
-use crate::store::{Anchor, Events, Traffic};
+use crate::store::{Anchor, Events, StoreError, Traffic};
 
 mod call;
 mod called;
@@ -202,6 +202,11 @@ impl Link {
 
     pub(crate) fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The error of one of several locks, with the name of the server that says it.
+    pub(super) fn name(&self, error: StoreError) -> StoreError {
+        StoreError { problem: error.problem.of(&self.server), ..error }
     }
 
     pub(super) fn attach(&self, events: Weak<dyn Events>) {

@@ -205,7 +205,7 @@ impl RedisStore {
         Ok(answers
             .into_iter()
             .zip(releases)
-            .map(|(answer, release)| read_released(answer, release, sent, clock))
+            .map(|(answer, release)| read_released(answer, release, sent, clock).map_err(|error| link.name(error)))
             .collect())
     }
 
@@ -226,7 +226,7 @@ impl RedisStore {
         let clock = (link.drift, live.node());
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
-            let mut released = read_released(answer, release, sent, clock)?;
+            let mut released = read_released(answer, release, sent, clock).map_err(|error| link.name(error))?;
             // The release was sent before, and may have taken effect then. Of a lock that was given away the ticket is still to come.
             released.ownership = released.ownership.or_before(repeated && release.or_ticket.is_none());
             if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {

@@ -50,7 +50,7 @@ impl Servers {
     pub(super) fn name_failure(&self, error: CallError) -> StoreError {
         let error = StoreError::from(error);
         match self {
-            Self::One(link) => StoreError { problem: error.problem.of(link.server()), ..error },
+            Self::One(link) => link.name(error),
             // The route names the master.
             Self::Cluster(_) => error,
         }
