@@ -55,7 +55,7 @@ impl Lock {
     pub(super) fn check_early(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Present {
         let waits_here = !self.waiters.is_empty() || env.has_waiters_for_any_permit();
         let Some(lease) = self.standing.lease_mut() else { return Present::Yes };
-        let is_wanted = lease.contention.is_some() || waits_here;
+        let is_wanted = lease.is_contended(now) || waits_here;
         let Some(hold) = lease.hold.as_mut().filter(|hold| hold.is_early()) else { return Present::Yes };
         let is_abandoned = match &mut hold.readers {
             Some(readers) => {

@@ -206,11 +206,11 @@ impl Lock {
     }
 
     /// Whether another process is known to wait.
-    fn has_contention(&self) -> bool {
+    fn has_contention(&self, now: Moment) -> bool {
         match &self.standing {
             Standing::Nothing => false,
             Standing::Asking(pending) => pending.is_contended(),
-            Standing::Leased(lease) => lease.contention.is_some(),
+            Standing::Leased(lease) => lease.is_contended(now),
         }
     }
 
@@ -272,7 +272,7 @@ impl Lock {
                 Action::LookAgain
             }
             Offer::Noticed(_) | Offer::Acting(_) => Action::PassOver,
-            Offer::Missed(_) if !self.is_granted() || self.has_contention() || self.offers.is_idle(now) => {
+            Offer::Missed(_) if !self.is_granted() || self.has_contention(now) || self.offers.is_idle(now) => {
                 Action::PassOver
             }
             Offer::Missed(at) if at.remaining_at(now).is_zero() => {

@@ -167,11 +167,11 @@ impl Lock {
                 true
             }
             Standing::Leased(lease) if lease.token == ask.token => {
-                if matches!(answer, Answer::Granted(Grant { contended: true, .. })) {
-                    lease.note_contention(env);
-                }
                 if granted {
                     lease.hinted = None;
+                }
+                if matches!(answer, Answer::Granted(Grant { contended: true, .. })) {
+                    self.note_contention(env);
                 }
                 true
             }
@@ -216,8 +216,8 @@ impl Lock {
     /// Takes in that another process waits: who has the lock yields it in its time.
     pub(crate) fn on_contention(&mut self, env: &dyn Env, out: &mut Effects) {
         match &mut self.standing {
-            Standing::Leased(lease) => {
-                lease.note_contention(env);
+            Standing::Leased(_) => {
+                self.note_contention(env);
                 self.note_waiter_for_early();
             }
             Standing::Asking(pending) => out.wakes |= pending.note_contention(env),
@@ -228,12 +228,19 @@ impl Lock {
     /// Takes in that another queue of this process wants the lock, and perhaps `waits` for it.
     pub(crate) fn on_waiter_beside(&mut self, waits: bool, env: &dyn Env) {
         match &mut self.standing {
-            Standing::Leased(lease) if waits => lease.note_contention(env),
+            Standing::Leased(_) if waits => self.note_contention(env),
             // It may be in front in the store's queue, and its grant is on its way.
             Standing::Asking(pending) if waits => pending.note_waiter_behind(),
             _ => {}
         }
         self.note_waiter_for_early();
+    }
+
+    /// Notes that others wait for the lease.
+    fn note_contention(&mut self, env: &dyn Env) {
+        if self.lease_mut().is_some_and(|lease| lease.note_contention(env)) {
+            self.track();
+        }
     }
 
     /// Whether a grant for a lease that shares the lock may be on its way here.

@@ -40,7 +40,7 @@ impl Lock {
         }
         out.takes_turn = true;
         let is_idle = self.offers.is_idle(now);
-        let released = self.has_contention() || is_idle;
+        let released = self.has_contention(now) || is_idle;
         let kept_for = UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE);
         self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
         let granted = if released { self.take_granted(env) } else { None };

@@ -151,3 +151,48 @@ async fn a_reader_whose_hold_is_lost_while_its_token_is_drawn_begins_anew() {
         assert_eq!(joined.unwrap().is_valid(), bug.is_none(), "{bug:?}");
     }
 }
+
+/// Who kept new readers of a process out, and is gone by now.
+#[derive(Clone, Copy, Debug)]
+enum Gone {
+    Writer,
+    SingleTry,
+    Process,
+    WaiterForPermit,
+}
+
+/// Nobody tells a process that the others are gone for whom its readers wait.
+#[tokio::test(start_paused = true)]
+async fn readers_join_again_when_those_are_gone_for_whom_they_wait() {
+    for gone in [Gone::Writer, Gone::SingleTry, Gone::Process, Gone::WaiterForPermit] {
+        for bug in [None, Some(Mutant::WaiterNeverGone)] {
+            let _seeded = Seeded::begin(bug);
+            let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+            let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+            let read = || locks.lock("k", &0).read().linger(Duration::from_millis(100));
+            read().acquire().await.unwrap().release().await.unwrap();
+            sleep(LEASE).await;
+            let stays = read().acquire().await.unwrap();
+            sleep(LEASE).await;
+            let brief = Duration::from_millis(20);
+            let mut write = Box::pin(others.lock("k", &0).timeout(PATIENT).acquire());
+            match gone {
+                Gone::Writer => assert!(others.lock("k", &0).timeout(brief).acquire().await.is_err()),
+                Gone::SingleTry => assert!(others.lock("k", &0).try_acquire().await.unwrap().is_none()),
+                Gone::Process => {
+                    assert!(timeout(brief, &mut write).await.is_err());
+                    network.part("q", PATIENT);
+                }
+                Gone::WaiterForPermit => {
+                    assert!(locks.lock("k", &0).permits(1).timeout(brief).acquire().await.is_err());
+                }
+            }
+            assert!(read().try_acquire().await.unwrap().is_none(), "{gone:?}");
+            let start = Instant::now();
+            let joined = read().timeout(Duration::from_secs(9)).acquire().await;
+            assert_eq!(joined.is_ok(), bug.is_none(), "{gone:?} {bug:?}: {joined:?}");
+            assert!(bug.is_some() || start.elapsed() < Duration::from_secs(3), "{gone:?}: {:?}", start.elapsed());
+            drop((joined, stays));
+        }
+    }
+}
