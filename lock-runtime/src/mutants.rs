@@ -180,6 +180,7 @@ mod seeded {
         StreakOfDropsUncounted,
         StreakWithoutBound,
         SuspendUnseen,
+        TakenBackHasBody,
         TakenUntold,
         TicketReleasedFirst,
         TimerSetLater,

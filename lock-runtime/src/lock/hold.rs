@@ -69,7 +69,7 @@ impl ActiveHold {
             if hold.readers.is_none() {
                 hold.bodies = 0;
             }
-            hold.note_early(request.early().as_ref());
+            hold.note_early(request.early().as_ref(), request.body);
         }
         hold
     }

@@ -24,7 +24,14 @@ pub(crate) struct Readers {
     called: BTreeSet<u64>,
     called_at: Moment,
     /// Those whose acquire is not over yet.
-    pub(super) early: Vec<Arc<Early>>,
+    pub(super) early: Vec<EarlyReader>,
+}
+
+/// The part of a reader whose acquire is not over yet.
+#[derive(Debug)]
+pub(super) struct EarlyReader {
+    pub(super) early: Arc<Early>,
+    pub(super) has_body: bool,
 }
 
 /// What the keeper finds about the waiters that were called.
@@ -110,7 +117,7 @@ impl Lock {
         }
         // Without its token a reader has the hold early.
         let early = request.early().or_else(|| request.fenced.then(|| Early::new(&Attendance::new())));
-        hold.note_early(early.as_ref());
+        hold.note_early(early.as_ref(), request.body);
         let (id, token) = (hold.id, lease.token.clone());
         let holding = lease.holds.begin(request.prefix(), Path::HandOver);
         self.counts.count(Path::HandOver);

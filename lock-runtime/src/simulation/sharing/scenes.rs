@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{LEASE, PATIENT};
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
-use crate::simulation::network::Network;
+use crate::simulation::network::{Conditions, Network};
 use crate::simulation::process::connect;
 use crate::simulation::seeded::Bug;
 use crate::simulation::servers::model_server;
@@ -193,6 +193,41 @@ async fn readers_join_again_when_those_are_gone_for_whom_they_wait() {
             assert_eq!(joined.is_ok(), bug.is_none(), "{gone:?} {bug:?}: {joined:?}");
             assert!(bug.is_some() || start.elapsed() < Duration::from_secs(3), "{gone:?}: {:?}", start.elapsed());
             drop((joined, stays));
+        }
+    }
+}
+
+/// Rule 14: a lost lease is released after the bodies of its readers. A reader that was taken back has none.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_does_not_wait_for_the_body_of_a_reader_that_was_taken_back() {
+    for is_of_set in [false, true] {
+        for bug in [None, Some(Mutant::TakenBackHasBody)] {
+            let _seeded = Seeded::begin(bug);
+            let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+            let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+            let second = others.lock("k", &1).acquire().await.unwrap();
+            let reader = tokio::spawn(locks.lock("k", &0).read().run(std::future::pending::<()>()));
+            sleep(Duration::from_millis(50)).await;
+            network.set_conditions(Conditions { delay: Duration::from_millis(1), ..Conditions::default() });
+            let fenced = locks.lock("k", &0).read().fenced(true).run(async {});
+            let set = locks.lock_all("k", [0, 1]).read().timeout(PATIENT).run(async {});
+            let (mut fenced, mut set) = (Box::pin(fenced), Box::pin(set));
+            if is_of_set {
+                assert!(timeout(Duration::from_millis(100), &mut set).await.is_err());
+            } else {
+                assert!((&mut fenced).now_or_never().is_none());
+            }
+            assert_eq!(locks.stats().held, 2, "it has joined");
+            sleep(Duration::from_millis(1500)).await;
+            assert_eq!(locks.stats().held, 1, "it was taken back");
+            drop((fenced, set, second));
+            let start = Instant::now();
+            assert!(others.force_release("k", &0).await.unwrap());
+            assert!(reader.await.unwrap().is_err());
+            let forced_in = start.elapsed();
+            assert_eq!(forced_in < Duration::from_millis(100), bug.is_none(), "{forced_in:?} {bug:?} {is_of_set}");
+            sleep(LEASE).await;
+            assert_eq!(locks.stats().keys == 0, bug.is_none(), "{bug:?} {is_of_set}");
         }
     }
 }
