@@ -29,6 +29,7 @@ mod seeded {
     pub(crate) enum Mutant {
         AdoptedUnderNewToken,
         AdoptedLeft,
+        AdoptersPermitIsIdle,
         AlarmsUnheeded,
         AnswersShifted,
         AttemptEndsWithCaller,

@@ -97,7 +97,7 @@ impl Table {
             None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
         };
         // Under the table's lock: the slot is not forgotten before.
-        slot.note(|lock| lock.note_release_begun(token));
+        slot.note(|lock| lock.note_adopter(token));
         slot
     }
 

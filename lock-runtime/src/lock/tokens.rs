@@ -18,7 +18,8 @@ pub(super) struct ForcedHold {
     users: u32,
 }
 
-/// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet.
+/// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet. Or that of a
+/// task that adopts the lock.
 #[derive(Debug)]
 pub(super) struct EndingToken {
     token: Token,
@@ -37,11 +38,13 @@ enum EndingUser {
     Release,
     /// The bodies of a lost hold.
     Bodies,
+    /// A task adopts the lock under the token, and gives the token up unless it gets the lock.
+    Adopter,
 }
 
 impl EndingToken {
-    fn of_release(token: Token) -> Self {
-        Self { token, may_be_granted_again: false, user: EndingUser::Release, users: 1, kept_until: None }
+    fn of_task(token: Token, user: EndingUser) -> Self {
+        Self { token, may_be_granted_again: false, user, users: 1, kept_until: None }
     }
 
     pub(super) fn of_bodies(lease: Lease, users: u32, env: &dyn Env) -> Self {
@@ -267,7 +270,18 @@ impl Lock {
 
     /// Notes that a task is about to release the lease of `token`.
     pub(crate) fn note_release_begun(&mut self, token: &Token) {
-        self.ending.push(EndingToken::of_release(token.clone()));
+        self.ending.push(EndingToken::of_task(token.clone(), EndingUser::Release));
+    }
+
+    /// Notes that a task is about to adopt the lock under `token`.
+    pub(crate) fn note_adopter(&mut self, token: &Token) {
+        self.ending.push(EndingToken::of_task(token.clone(), EndingUser::Adopter));
+    }
+
+    /// Whether a task is about to adopt the lock.
+    pub(crate) fn has_adopter(&self) -> bool {
+        mutant!(AdoptersPermitIsIdle => return false);
+        self.ending.iter().any(|ending| ending.user == EndingUser::Adopter)
     }
 
     /// Notes that one of those who waited for the release of `token`, or had a body under it, is gone.
