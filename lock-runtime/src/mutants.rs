@@ -126,6 +126,7 @@ mod seeded {
         OverdueBelieved,
         OwnReleaseForgotten,
         PartKnowsNoWhole,
+        PartLingers,
         PausesPastOwner,
         PermitQueueForgotten,
         PushCountsAsAnswer,
