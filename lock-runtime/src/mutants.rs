@@ -129,6 +129,7 @@ mod seeded {
         PartLingers,
         PausesPastOwner,
         PermitQueueForgotten,
+        PermitsCoverFewer,
         PushCountsAsAnswer,
         PushedClaimBelieved,
         QueueBehindPartForgotten,
