@@ -118,6 +118,7 @@ mod seeded {
         NoVerification,
         NoWithdrawal,
         OlderRefusalCounts,
+        OldestReplacesNewest,
         OnlyReleasesWatched,
         OtherModeIsReleased,
         OutageIsBusy,

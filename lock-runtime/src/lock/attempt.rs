@@ -25,7 +25,8 @@ pub(crate) struct Attempt {
     answer_time: Duration,
     /// Whether the store was asked at all. A timeout of zero, or near zero, means one ask, not none.
     pub(crate) tried: bool,
-    /// Whether the task has asked for the lock in place of its holder. It does so once: who comes later is newer.
+    /// Whether the task has asked for the lock in place of its holder, or one that came later has its turn. It does so once: who comes
+    /// later is newer.
     pub(crate) has_replaced: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(crate) waited: bool,

@@ -59,6 +59,7 @@ pub(super) async fn drive(
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
+                attempt.has_replaced |= slot.ask(|lock| lock.is_seized(turn.id()));
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
                     Back::Joined(joined) => return Ok(Hold::joined(&slot, joined, request.body)),
