@@ -231,3 +231,38 @@ async fn a_lost_lock_does_not_wait_for_the_body_of_a_reader_that_was_taken_back(
         }
     }
 }
+
+/// The lease of a writer ends by itself, and a reader has waited for that. Another reader comes, to whom the server passes on what is
+/// free: first to the reader that waits.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_comes_to_a_lock_that_has_ended_reads_beside_the_reader_that_waited() {
+    let ends = Duration::from_secs(1);
+    for bug in [
+        None,
+        Some(Bug::Scripts(&[("  end\n  if owner == SHARED and not redis", "  elseif owner == SHARED and not redis")])),
+    ] {
+        let mut at_once = Vec::new();
+        for offset in 0..12 {
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
+            let [writer, waits, comes] = ["p", "q", "r"].map(|name| connect(&network, name));
+            for locks in [&waits, &comes] {
+                locks.inspect("k", &0).await.unwrap();
+            }
+            let start = Instant::now();
+            let _ticket = writer.lock("k", &0).acquire().await.unwrap().into_ticket(ends).await.unwrap();
+            let waiting = tokio::spawn(waits.lock("k", &0).read().timeout(PATIENT).acquire());
+            sleep(ends + Duration::from_micros(250) * offset - start.elapsed()).await;
+            let start = Instant::now();
+            comes.lock("k", &0).read().timeout(PATIENT).acquire().await.unwrap();
+            at_once.push(start.elapsed() < Duration::from_millis(50));
+            assert!(waiting.await.unwrap().is_ok());
+        }
+        assert_eq!(at_once.iter().all(|at_once| *at_once), bug.is_none(), "{at_once:?}");
+    }
+    let writer = LockManager::in_memory();
+    let [waits, comes] = [(); 2].map(|()| LockManager::builder().in_memory_with(&writer).unwrap());
+    let _ticket = writer.lock("k", &0).acquire().await.unwrap().into_ticket(ends).await.unwrap();
+    let _waiting = tokio::spawn(waits.lock("k", &0).read().timeout(PATIENT).acquire());
+    sleep(ends).await;
+    assert!(comes.lock("k", &0).read().try_acquire().await.unwrap().is_some());
+}

@@ -30,7 +30,7 @@ pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "c03e083e8
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
 pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "4940a0ea2d19f3a691fe8356292865cb48b66284");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "2c704476dc3f2d65e53fc3991a93b873800a2dfd");
+    script!(9, "shared_ask.lua", "3be5357a0b5da8171eff320ab9b19a1cd136bb3e");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
     script!(10, "shared_release.lua", "d7fe9f2b8619804477f4e37d148757b4e1357770");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
