@@ -14,7 +14,12 @@ impl ActiveHold {
     pub(super) fn note_early(&mut self, early: Option<&Arc<Early>>, has_body: bool) {
         mutant!(EarlyHoldsKept => return);
         match &mut self.readers {
-            Some(readers) => readers.early.extend(early.cloned().map(|early| EarlyReader { early, has_body })),
+            Some(readers) => {
+                if let Some(early) = early.cloned() {
+                    readers.forget_complete();
+                    readers.early.push(EarlyReader { early, has_body });
+                }
+            }
             None => self.early = early.cloned(),
         }
     }
@@ -65,7 +70,7 @@ impl Lock {
                     readers.active = readers.active.saturating_sub(1);
                     hold.bodies = hold.bodies.saturating_sub(is_counted(&taken).into());
                 }
-                readers.early.retain(|reader| reader.early.is_open());
+                readers.forget_complete();
                 readers.is_empty()
             }
             None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, &mut out.calls)),

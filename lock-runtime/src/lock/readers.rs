@@ -51,6 +51,12 @@ impl Readers {
         Self { active: 1, called: BTreeSet::new(), called_at: now, early: Vec::new() }
     }
 
+    /// Forgets the parts that are early no more.
+    pub(super) fn forget_complete(&mut self) {
+        mutant!(CompletePartsKept => return);
+        self.early.retain(|reader| reader.early.is_open());
+    }
+
     /// Whether nobody has the hold, and nobody may still come.
     pub(super) fn is_empty(&self) -> bool {
         self.active == 0 && self.called.is_empty()
