@@ -60,6 +60,7 @@ mod seeded {
         EarlierSilenceForgotten,
         EarlyHoldsKept,
         EmptiedQueueAwaited,
+        EndedLocksKept,
         EndlessCommand,
         ExplainedOneByOne,
         FailedDrawNotRepeated,
