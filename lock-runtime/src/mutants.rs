@@ -100,6 +100,7 @@ mod seeded {
         LateTryTakesAll,
         LateTurnKept,
         LeftPlaceFreed,
+        LossIsSilence,
         LostBeforeUnseen,
         LostWhileDrawn,
         LostWithdrawalForgotten,

@@ -91,7 +91,7 @@ pub(super) async fn drive(
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
-                attempt.tried = true;
+                attempt.note_sent();
                 attempt.has_replaced |= matches!(&step, Step::Ask(ask) if ask.replaces);
                 let deadline = answer_deadline(core, attempt, *now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
