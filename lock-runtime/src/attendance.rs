@@ -28,7 +28,7 @@ pub(crate) struct Attendance(Mutex<Roll>);
 
 #[derive(Debug)]
 struct Roll {
-    /// Calls the task. `None` before its first poll.
+    /// Calls the task. `None` before its first poll, and when it comes no more.
     waker: Option<Waker>,
     /// When the task was called, if it has not come since.
     called: Option<Moment>,
@@ -48,6 +48,7 @@ impl Attendance {
 
     /// Polls `future`. `None` when one of the holds was taken back because nothing was polled.
     pub(crate) async fn attend<F: Future>(&self, future: F) -> Option<F::Output> {
+        let _coming = Coming(self);
         let mut future = pin!(future);
         poll_fn(|context| match self.come(context.waker()) {
             Comes::InTime => future.as_mut().poll(context).map(Some),
@@ -98,6 +99,18 @@ impl Attendance {
         let left = |called| EARLY_HOLD_KEPT_FOR.saturating_sub(now.since(called));
         mutant!(CallsTooSeldom => return roll.called.map_or_else(|| roll.called_again_in(now), left));
         roll.called.map_or_else(|| roll.called_again_in(now), |called| left(called).min(CALLED_EVERY))
+    }
+}
+
+/// A task that comes when it is called. When it does not come any more, its waker is dropped here, without any lock: those who keep the
+/// attendance drop it under theirs.
+struct Coming<'a>(&'a Attendance);
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        mutant!(AttendanceKeepsWaker => return);
+        let waker = self.0.0.lock().waker.take();
+        drop(waker);
     }
 }
 

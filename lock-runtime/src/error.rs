@@ -110,7 +110,7 @@ pub enum LockError {
 
     /// This same task already holds the lock, inside a body that runs under it: waiting for it would never end. Use
     /// `run` (or the attribute), which enters the lock that its task already holds. A reader, or the holder of a permit, can't
-    /// get more from inside: ask for the lock alone outside of that body.
+    /// get more from inside: ask for the lock alone, or for one of fewer permits, outside of that body.
     #[non_exhaustive]
     AlreadyHeld {
         /// The lock's name in Redis.

@@ -39,6 +39,13 @@ impl Share {
         Self::permit(capacity.into()).unwrap_or(Self::READ)
     }
 
+    /// Whether who has a lease of this share may do what one of the share `inner` allows. The holder of one of N permits may run beside
+    /// N - 1 others, and so it is no holder of one of fewer permits.
+    pub(crate) fn covers(self, inner: Self) -> bool {
+        mutant!(PermitsCoverFewer => return self != Self::READ || inner == Self::READ);
+        inner == Self::READ || self.permits().zip(inner.permits()).is_some_and(|(outer, inner)| outer <= inner)
+    }
+
     /// Whether one more lease fits beside `held` others.
     pub(crate) fn fits_beside(self, held: usize) -> bool {
         self.permits().is_none_or(|of| held < usize::try_from(of).unwrap_or(usize::MAX))

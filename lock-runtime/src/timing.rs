@@ -45,6 +45,9 @@ pub(crate) const ASK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), 
 pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(50);
 /// A command of the task with the turn has to be answered, and the answer read, within this time.
 pub(crate) const STEP_PATIENCE: Duration = Duration::from_millis(500);
+/// Readers who have the lock together know of others who wait for so long after they heard of them (rule S5). Who waits in front asks
+/// again every 0.9 s, and each ask is heard.
+pub(crate) const WAITERS_KNOWN_FOR: Duration = Duration::from_secs(2);
 /// A lease that no task here takes up is released after this time.
 pub(crate) const UNUSED_LEASE_KEPT_FOR: Duration = Duration::from_millis(900);
 /// The keeper calls a task that has a hold early (rule L7), and again so long after the task has come.
@@ -127,6 +130,8 @@ const fn fits(shorter: &[Duration], longer: Duration) {
 
 // Promise 4: a lost wake-up delays by at most a second. An ask that was answered just before a tick is left to the next one.
 const _: () = fits(&[ASK_INTERVAL, FRESH_ANSWER, TICK, ROUND_TRIP], SECOND);
+// Rule S5: one message about a waiter may be lost, and readers do not take the waiter for gone.
+const _: () = fits(&[ASK_INTERVAL, ASK_INTERVAL, FRESH_ANSWER, TICK, ROUND_TRIP, ROUND_TRIP], WAITERS_KNOWN_FOR);
 // Promise 4: a crashed waiter delays others by at most 3 s: its claim, and the ask of the next waiter at the claim's end.
 const _: () = fits(&[CLAIM, TICK, ROUND_TRIP], Duration::from_secs(3));
 // Promise 4: a grant that a blocked runtime does not read delays others who wait no longer than a turn that is not taken up. The

@@ -58,9 +58,8 @@ impl Family {
         if let Some((slot, id)) = self.idle_permit(share, None) {
             return (slot, Entrance::Found(Entered::Turn { id, has_lease: false }));
         }
-        let of_share = || self.slots.iter().filter(|slot| slot.share == Some(share));
-        let first = of_share().next().map(Arc::clone);
-        let (Some(first), false) = (first.as_ref(), share.fits_beside(of_share().count())) else {
+        let first = self.permits(share).next().map(Arc::clone);
+        let (Some(first), false) = (first.as_ref(), share.fits_beside(self.permits(share).count())) else {
             let slot = self.add_permit(core, request, share);
             let entered = slot.enter(&core.waiter_limit, request, now);
             return (slot, entered);
@@ -69,8 +68,7 @@ impl Family {
         let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else {
             return self.refuse_try(slot, share);
         };
-        let others = permits.len()
-            + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.ask(Lock::is_held)).count();
+        let others = permits.len() + self.permits(share).filter(|slot| !slot.ask(Lock::is_held)).count();
         let waiting = match core.waiter_limit.admit(others) {
             Ok(waiting) => waiting,
             Err(limit) => return (slot, Entrance::Full(limit)),
@@ -82,7 +80,7 @@ impl Family {
         if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
             return (idle, Entrance::Found(Entered::Turn { id: turn, has_lease: false }));
         }
-        for slot in self.slots.iter().filter(|slot| slot.share == Some(share)) {
+        for slot in self.permits(share) {
             slot.step(|lock, _| lock.note_waiter_for_early());
         }
         (slot, Entrance::Waits(id, waiting))
@@ -90,8 +88,7 @@ impl Family {
 
     /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.
     fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entrance<'a>) {
-        let of_share = self.slots.iter().filter(|slot| slot.share == Some(share));
-        let mut found = of_share.map(|slot| (slot, slot.ask(Lock::refuse_try)));
+        let mut found = self.permits(share).map(|slot| (slot, slot.ask(Lock::refuse_try)));
         let asked = found.find(|(_, entered)| matches!(entered, Entered::Asked { .. }));
         let (slot, entered) = asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered));
         (slot, Entrance::Found(entered))
@@ -99,8 +96,13 @@ impl Family {
 
     /// A slot whose turn no task has, and the turn. For a task that waits as `waiting`, its place in the queue ends with that.
     fn idle_permit(&self, share: Share, waiting: Option<u64>) -> Option<(Arc<Slot>, u64)> {
-        let mut of_share = self.slots.iter().filter(|slot| slot.share == Some(share));
-        of_share.find_map(|slot| slot.take_idle_turn(waiting).map(|id| (Arc::clone(slot), id)))
+        self.permits(share).find_map(|slot| slot.take_idle_turn(waiting).map(|id| (Arc::clone(slot), id)))
+    }
+
+    /// The slots of the permits that tasks here have, or may have. A permit that a task is about to adopt is of no use to others: its
+    /// lease comes from another process, and may not come at all.
+    fn permits(&self, share: Share) -> impl Iterator<Item = &Arc<Slot>> {
+        self.slots.iter().filter(move |slot| slot.share == Some(share) && !slot.ask(Lock::has_adopter))
     }
 
     /// One more slot for a permit.

@@ -130,11 +130,7 @@ impl HoldHandle {
 
     /// Whether a body under this hold may do what a hold of this `share` allows.
     pub(crate) fn covers(&self, share: Option<Share>) -> bool {
-        match (self.0.slot.share, share) {
-            (None, _) | (Some(_), Some(Share::READ)) => true,
-            (Some(_), None) => false,
-            (Some(outer), Some(_)) => outer != Share::READ,
-        }
+        self.0.slot.share.is_none_or(|outer| share.is_some_and(|inner| outer.covers(inner)))
     }
 
     pub(crate) fn is_of_reader(&self) -> bool {

@@ -60,6 +60,15 @@ pub(super) struct State {
     pub(super) listed: Option<Listed>,
 }
 
+/// What is left of a step: it may call tasks, and so it waits until no lock is held.
+#[must_use]
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    stale: ScheduleKeys,
+    effects: Effects,
+    is_newly_listed: bool,
+}
+
 /// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
 pub(crate) type TimerKey = (Instant, u64);
 
@@ -119,21 +128,52 @@ impl Slot {
         step: impl FnOnce(&mut State, &mut Effects) -> T,
     ) -> T {
         let mut effects = Effects::default();
+        let (result, is_newly_listed) = self.decide(stale, &mut effects, step);
+        self.carry_out(effects, is_newly_listed);
+        result
+    }
+
+    /// One step of the lock under the lock of the table. What follows from it for others is left to [`Slot::finish`], without that lock.
+    pub(super) fn step_in_table<T>(
+        self: &Arc<Self>,
+        step: impl FnOnce(&mut Lock, &mut Effects) -> T,
+    ) -> (T, Unfinished) {
+        let (mut stale, mut effects) = (ScheduleKeys::default(), Effects::default());
+        let (result, is_newly_listed) = self.decide(&mut stale, &mut effects, |state, out| step(&mut state.lock, out));
+        (result, Unfinished { stale, effects, is_newly_listed })
+    }
+
+    /// Carries out what is left of a step.
+    pub(super) fn finish(self: &Arc<Self>, unfinished: Unfinished) {
+        let Unfinished { stale, effects, is_newly_listed } = unfinished;
+        self.carry_out(effects, is_newly_listed);
+        self.core.schedule().cancel(stale);
+    }
+
+    /// Does a step, and arranges what the lock now wants from the keeper. Returns also whether one more lease lingers.
+    fn decide<T>(
+        self: &Arc<Self>,
+        stale: &mut ScheduleKeys,
+        effects: &mut Effects,
+        step: impl FnOnce(&mut State, &mut Effects) -> T,
+    ) -> (T, bool) {
         let mut state = self.state.lock();
-        let result = step(&mut state, &mut effects);
-        let is_newly_listed = !state.is_arranged(&effects) && state.arrange(self, &effects, stale);
-        drop(state);
+        let result = step(&mut state, effects);
+        let is_newly_listed = !state.is_arranged(effects) && state.arrange(self, effects, stale);
+        (result, is_newly_listed)
+    }
+
+    fn carry_out(self: &Arc<Self>, effects: Effects, is_newly_listed: bool) {
         if effects.wakes {
             self.changed.notify_waiters();
         }
         if effects.has_more() {
-            self.carry_out(effects, is_newly_listed);
+            self.carry_out_more(effects, is_newly_listed);
         }
-        result
     }
 
     /// What few steps ask for.
-    fn carry_out(self: &Arc<Self>, effects: Effects, is_newly_listed: bool) {
+    fn carry_out_more(self: &Arc<Self>, effects: Effects, is_newly_listed: bool) {
         effects.calls.into_iter().for_each(Waker::wake);
         if let Some(waits) = effects.refused_permit {
             self.core.tell_queues_beside(self, waits);

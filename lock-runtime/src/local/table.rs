@@ -97,15 +97,22 @@ impl Table {
             None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
         };
         // Under the table's lock: the slot is not forgotten before.
-        slot.note(|lock| lock.note_release_begun(token));
+        slot.note(|lock| lock.note_adopter(token));
         slot
     }
 
     /// Takes the turn for a key from whoever has it.
     pub(super) fn seize(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
-        let Keys { slots, .. } = &mut *self.keys.lock();
-        let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
-        let seized = slot.step(|lock, out| lock.seize(&*slot, Moment::now(), out));
+        let mut keys = self.keys.lock();
+        let slot = keys.slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)));
+        let slot = Arc::clone(slot);
+        let (seized, unfinished) = slot.step_in_table(|lock, out| lock.seize(&*slot, Moment::now(), out));
+        mutant!(CallsUnderTable => {
+            slot.finish(unfinished);
+            return (slot, seized);
+        });
+        drop(keys);
+        slot.finish(unfinished);
         (slot, seized)
     }
 

@@ -19,6 +19,7 @@ mod strays;
 pub(super) mod timers;
 mod views;
 mod waiters;
+mod wakers;
 mod watching;
 
 /// A pass of the keeper over a store in memory.

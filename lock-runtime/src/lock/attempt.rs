@@ -25,7 +25,10 @@ pub(crate) struct Attempt {
     answer_time: Duration,
     /// Whether the store was asked at all. A timeout of zero, or near zero, means one ask, not none.
     pub(crate) tried: bool,
-    /// Whether the task has asked for the lock in place of its holder. It does so once: who comes later is newer.
+    /// Whether its last command was answered.
+    is_answered: bool,
+    /// Whether the task has asked for the lock in place of its holder, or one that came later has its turn. It does so once: who comes
+    /// later is newer.
     pub(crate) has_replaced: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(crate) waited: bool,
@@ -64,6 +67,7 @@ impl Attempt {
             timeout,
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             tried: false,
+            is_answered: false,
             has_replaced: false,
             waited: false,
             before: None,
@@ -161,8 +165,21 @@ impl Attempt {
         self.failures.is_some()
     }
 
+    /// Notes that a command is about to be sent.
+    pub(crate) fn note_sent(&mut self) {
+        self.tried = true;
+        self.is_answered = false;
+    }
+
     pub(crate) fn record_success(&mut self) {
         self.failures = None;
+        self.is_answered = true;
+    }
+
+    /// Whether the task was told in the last answer that it has no lock, or no more.
+    pub(crate) fn is_answered(&self) -> bool {
+        mutant!(LossIsSilence => return false);
+        self.is_answered
     }
 
     /// Repeats a single try that this process's own release refused, after as much time as it has taken so far.

@@ -4,22 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold::ActiveHold;
+use super::readers::EarlyReader;
 use super::{Effects, Env, Lock};
 use crate::attendance::Early;
 use crate::clock::Moment;
 
 impl ActiveHold {
     /// Notes that the hold, or the part that one reader has in it, is early.
-    pub(super) fn note_early(&mut self, early: Option<&Arc<Early>>) {
+    pub(super) fn note_early(&mut self, early: Option<&Arc<Early>>, has_body: bool) {
         mutant!(EarlyHoldsKept => return);
         match &mut self.readers {
-            Some(readers) => readers.early.extend(early.cloned()),
+            Some(readers) => {
+                if let Some(early) = early.cloned() {
+                    readers.forget_complete();
+                    readers.early.push(EarlyReader { early, has_body });
+                }
+            }
             None => self.early = early.cloned(),
         }
     }
 
     fn early(&self) -> impl Iterator<Item = &Arc<Early>> {
-        let of_readers = self.readers.iter().flat_map(|readers| &readers.early);
+        let of_readers = self.readers.iter().flat_map(|readers| &readers.early).map(|reader| &reader.early);
         self.early.iter().chain(of_readers).filter(|early| early.is_open())
     }
 
@@ -55,14 +61,16 @@ impl Lock {
     pub(super) fn check_early(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Present {
         let waits_here = !self.waiters.is_empty() || env.has_waiters_for_any_permit();
         let Some(lease) = self.standing.lease_mut() else { return Present::Yes };
-        let is_wanted = lease.contention.is_some() || waits_here;
+        let is_wanted = lease.is_contended(now) || waits_here;
         let Some(hold) = lease.hold.as_mut().filter(|hold| hold.is_early()) else { return Present::Yes };
         let is_abandoned = match &mut hold.readers {
             Some(readers) => {
-                let taken =
-                    readers.early.extract_if(.., |early| early.take_if_absent(is_wanted, now, &mut out.calls)).count();
-                readers.early.retain(|early| early.is_open());
-                readers.active = readers.active.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
+                let is_absent = |reader: &mut EarlyReader| reader.early.take_if_absent(is_wanted, now, &mut out.calls);
+                for taken in readers.early.extract_if(.., is_absent) {
+                    readers.active = readers.active.saturating_sub(1);
+                    hold.bodies = hold.bodies.saturating_sub(is_counted(&taken).into());
+                }
+                readers.forget_complete();
                 readers.is_empty()
             }
             None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, &mut out.calls)),
@@ -80,4 +88,10 @@ impl Lock {
             self.track();
         }
     }
+}
+
+/// Whether the reader counts as one whose body ends before a lost lease is released (rule 14).
+fn is_counted(reader: &EarlyReader) -> bool {
+    mutant!(TakenBackHasBody => return false);
+    reader.has_body
 }

@@ -89,7 +89,7 @@ impl Lock {
         let Some(lease) = self.lease_of_mut(id) else { return Ending::Lost(None).into() };
         let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
         // The lease is kept for a late task, but not when another process waits.
-        let is_last = is_last && (!has_late || lease.contention.is_some());
+        let is_last = is_last && (!has_late || lease.is_contended(now));
         let (ending, hold) = if lease.has_ended(now) {
             // Rule L6: the hold outlived its deadline, so the whole lease ends.
             (Ending::Lost(Some(lease.release(env))), lease.ended_hold())

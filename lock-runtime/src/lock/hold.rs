@@ -69,7 +69,7 @@ impl ActiveHold {
             if hold.readers.is_none() {
                 hold.bodies = 0;
             }
-            hold.note_early(request.early().as_ref());
+            hold.note_early(request.early().as_ref(), request.body);
         }
         hold
     }
@@ -111,10 +111,10 @@ impl ActiveHold {
 
     /// The same hold as if it had started `now`, by its own `request`.
     pub(crate) fn begin(&mut self, request: &ResolvedRequest, now: Moment) {
-        // Readers have it together. It is renewed, and nobody's time began anew.
-        if self.readers.is_none()
-            && let Some(holding) = self.holding.take()
-        {
+        if self.readers.is_some() {
+            // Readers have it together. It is renewed, and nobody's time began anew.
+            self.linger = self.linger.max(request.linger());
+        } else if let Some(holding) = self.holding.take() {
             *self = Self::of_request(self.id, self.path, holding, request, now);
         }
     }

@@ -12,7 +12,7 @@ use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 use crate::protocol::{Grant, Release};
 use crate::share::{CountedLease, Share};
-use crate::timing::{CLAIM, ENOUGH_LEASE, SHORTEST_HOLD, STREAK_TIME};
+use crate::timing::{CLAIM, ENOUGH_LEASE, SHORTEST_HOLD, STREAK_TIME, WAITERS_KNOWN_FOR};
 use crate::token::Token;
 
 /// Rule L4: once another process is known to wait, a streak of hand-overs ends after this number, or after this time.
@@ -98,10 +98,11 @@ impl Fences {
     }
 }
 
-/// Another process waits: since when, and how many hand-overs there were meanwhile.
+/// Another process waits: since when, when that was last heard, and how many hand-overs there were meanwhile.
 #[derive(Debug)]
 pub(crate) struct Contention {
     since: Moment,
+    heard: Moment,
     hand_overs: u32,
 }
 
@@ -287,20 +288,39 @@ impl Lease {
         }
     }
 
-    pub(crate) fn note_contention(&mut self, env: &dyn Env) {
-        self.contention.get_or_insert_with(|| Contention::since(env.now()));
+    /// Notes that others wait. Returns whether the keeper is to look when that is over.
+    #[must_use]
+    pub(super) fn note_contention(&mut self, env: &dyn Env) -> bool {
+        let now = env.now();
+        let is_known = self.is_contended(now);
+        self.contention.get_or_insert_with(|| Contention::since(now)).heard = now;
+        !is_known && self.contention_ends_in(now).is_some()
+    }
+
+    /// Whether others are known to wait.
+    pub(crate) fn is_contended(&self, now: Moment) -> bool {
+        mutant!(WaiterNeverGone => return self.contention.is_some());
+        self.contention.is_some() && (self.share != Some(Share::READ) || self.contention_ends_in(now).is_some())
+    }
+
+    /// Rule S5: in how long the others count as gone of whom readers have heard, if they are not heard of again. Any other lease ends
+    /// with its hold, or soon after, and what it knows ends with it.
+    pub(super) fn contention_ends_in(&self, now: Moment) -> Option<Duration> {
+        let contention = self.contention.as_ref().filter(|_| self.share == Some(Share::READ))?;
+        let left = WAITERS_KNOWN_FOR.saturating_sub(now.since(contention.heard));
+        (!left.is_zero()).then_some(left)
     }
 
     /// Counts a hand-over. `false` when the turn is another process's (rule L4: a streak of hand-overs is bounded).
     pub(crate) fn try_hand_over(&mut self, now: Moment) -> bool {
         mutant!(StreakWithoutBound => return true);
+        if self.share == Some(Share::READ) {
+            // Rule S5: readers that came after a writer wait for it.
+            return !self.is_contended(now);
+        }
         let Some(contention) = &mut self.contention else {
             return true;
         };
-        if self.share == Some(Share::READ) {
-            // Rule S5: readers that came after a writer wait for it.
-            return false;
-        }
         contention.hand_overs += 1;
         contention.hand_overs <= STREAK_HAND_OVERS && now.since(contention.since) < STREAK_TIME
     }
@@ -345,7 +365,7 @@ impl Lease {
 
 impl Contention {
     fn since(now: Moment) -> Self {
-        Self { since: now, hand_overs: 0 }
+        Self { since: now, heard: now, hand_overs: 0 }
     }
 }
 

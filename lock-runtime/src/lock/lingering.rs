@@ -67,7 +67,7 @@ impl Lock {
         };
         let linger = hold.linger;
         let may_linger = lease.token.may_linger()
-            && lease.contention.is_none()
+            && !lease.is_contended(now)
             && !lease.has_ended(now)
             && !lease.keeps_out(env)
             && !forced.iter().any(|forced| forced.token == lease.token)

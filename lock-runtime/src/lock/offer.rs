@@ -54,13 +54,26 @@ pub(super) struct Offers {
     patience: Duration,
     /// Until when the lease may stay unused. Boxed: it is known only after a task came late.
     idle: Option<Box<Deadline>>,
-    /// The tasks that did not come when they were called, by their places in the queue, and the time since when each is
-    /// late.
-    late: BTreeMap<u64, Moment>,
+    /// The tasks that did not come when they were called, by their places in the queue.
+    late: BTreeMap<u64, Late>,
     /// When the task with the turn sent the ask that it waits for.
     pub(super) awaits_since: Option<Moment>,
     /// Whether the task with the turn only waits for the answer to its release.
     pub(super) is_releasing: bool,
+}
+
+/// What is known of a late task.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    since: Moment,
+    /// Whether a task that came later has taken its turn.
+    is_seized: bool,
+}
+
+impl Late {
+    fn since(now: Moment) -> Self {
+        Self { since: now, is_seized: false }
+    }
 }
 
 impl Default for Offers {
@@ -83,9 +96,9 @@ impl Offers {
         if !matches!(self.offer, Offer::TakenUp) {
             self.offer = Offer::TakenUp;
             self.idle = None;
-            if let Some(since) = self.late.remove(&id) {
+            if let Some(late) = self.late.remove(&id) {
                 // Its next step takes as many polls, each of them late.
-                self.patience = (self.patience + patience_with(Some(since), now)).min(UNUSED_LEASE_KEPT_FOR);
+                self.patience = (self.patience + patience_with(Some(late.since), now)).min(UNUSED_LEASE_KEPT_FOR);
             }
         }
     }
@@ -150,7 +163,18 @@ impl Offers {
 
     /// Notes that a task did not come when it was called.
     pub(super) fn note_late(&mut self, id: u64, now: Moment) {
-        self.late.entry(id).or_insert(now);
+        self.late.entry(id).or_insert(Late::since(now));
+    }
+
+    /// Notes that a task which came later has the turn of the task `id`, which comes back as one that was late.
+    pub(super) fn note_seized(&mut self, id: u64, now: Moment) {
+        self.late.entry(id).or_insert(Late::since(now)).is_seized = true;
+    }
+
+    /// Whether a task that came later has taken the turn of the task `id`, which has not come back since.
+    pub(super) fn is_seized(&self, id: u64) -> bool {
+        mutant!(OldestReplacesNewest => return false);
+        self.late.get(&id).is_some_and(|late| late.is_seized)
     }
 
     /// Forgets a task that is gone. Returns whether it was late.
@@ -206,11 +230,11 @@ impl Lock {
     }
 
     /// Whether another process is known to wait.
-    fn has_contention(&self) -> bool {
+    fn has_contention(&self, now: Moment) -> bool {
         match &self.standing {
             Standing::Nothing => false,
             Standing::Asking(pending) => pending.is_contended(),
-            Standing::Leased(lease) => lease.contention.is_some(),
+            Standing::Leased(lease) => lease.is_contended(now),
         }
     }
 
@@ -272,7 +296,7 @@ impl Lock {
                 Action::LookAgain
             }
             Offer::Noticed(_) | Offer::Acting(_) => Action::PassOver,
-            Offer::Missed(_) if !self.is_granted() || self.has_contention() || self.offers.is_idle(now) => {
+            Offer::Missed(_) if !self.is_granted() || self.has_contention(now) || self.offers.is_idle(now) => {
                 Action::PassOver
             }
             Offer::Missed(at) if at.remaining_at(now).is_zero() => {

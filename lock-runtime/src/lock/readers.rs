@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::request::ResolvedRequest;
 use super::{Effects, Lease, Lock};
@@ -23,7 +24,14 @@ pub(crate) struct Readers {
     called: BTreeSet<u64>,
     called_at: Moment,
     /// Those whose acquire is not over yet.
-    pub(super) early: Vec<Arc<Early>>,
+    pub(super) early: Vec<EarlyReader>,
+}
+
+/// The part of a reader whose acquire is not over yet.
+#[derive(Debug)]
+pub(super) struct EarlyReader {
+    pub(super) early: Arc<Early>,
+    pub(super) has_body: bool,
 }
 
 /// What the keeper finds about the waiters that were called.
@@ -41,6 +49,12 @@ impl Readers {
     /// The hold of one reader.
     pub(super) fn first(now: Moment) -> Self {
         Self { active: 1, called: BTreeSet::new(), called_at: now, early: Vec::new() }
+    }
+
+    /// Forgets the parts that are early no more.
+    pub(super) fn forget_complete(&mut self) {
+        mutant!(CompletePartsKept => return);
+        self.early.retain(|reader| reader.early.is_open());
     }
 
     /// Whether nobody has the hold, and nobody may still come.
@@ -64,6 +78,14 @@ impl Lease {
     fn readers(&mut self) -> Option<&mut Readers> {
         self.hold.as_mut()?.readers.as_deref_mut()
     }
+
+    /// Whether a reader who wants a lease of this length joins the hold: nobody else is known to wait (rule S5), and time is left
+    /// (rule L1). What is enough for those who have the hold is enough: a longer lease is confirmed at once.
+    fn is_open_to_readers(&self, expire: Duration, now: Moment) -> bool {
+        let Some((hold, ends)) = self.hold.as_ref().zip(self.ends(now)) else { return false };
+        mutant!(NewcomerIsMeasure => return ends.remaining_at(now) >= (expire / 2).min(ENOUGH_LEASE));
+        ends.remaining_at(now) >= (expire.min(hold.expire) / 2).min(ENOUGH_LEASE) && !self.is_contended(now)
+    }
 }
 
 impl Lock {
@@ -73,12 +95,8 @@ impl Lock {
 
     /// Adds a reader that comes now to the hold of others.
     pub(super) fn join(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Joined> {
-        let lease = self.lease()?;
-        // Rule L1: a hold starts only on a lease with time left.
-        let left = lease.ends(now)?.remaining_at(now);
-        let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE);
         mutant!(ReadersOvertakeWriter => return self.add_reader(request, now));
-        (is_long && lease.contention.is_none()).then(|| self.add_reader(request, now))?
+        if self.lease()?.is_open_to_readers(request.expire, now) { self.add_reader(request, now) } else { None }
     }
 
     /// Adds a reader that was called.
@@ -105,7 +123,7 @@ impl Lock {
         }
         // Without its token a reader has the hold early.
         let early = request.early().or_else(|| request.fenced.then(|| Early::new(&Attendance::new())));
-        hold.note_early(early.as_ref());
+        hold.note_early(early.as_ref(), request.body);
         let (id, token) = (hold.id, lease.token.clone());
         let holding = lease.holds.begin(request.prefix(), Path::HandOver);
         self.counts.count(Path::HandOver);
@@ -126,9 +144,9 @@ impl Lock {
         out.calls.extend(self.waiters.take_all());
     }
 
-    /// Calls the readers that wait only because the lease was too short for them.
+    /// Calls the readers that wait only because the lease was too short for them, or because of others who are gone.
     pub(super) fn call_waiting_readers(&mut self, now: Moment, out: &mut Effects) {
-        let is_open = self.lease().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
+        let is_open = self.lease().is_some_and(|lease| lease.is_open_to_readers(Duration::MAX, now));
         if is_open && !self.waiters.is_empty() {
             self.call_readers(now, out);
             if !out.calls.is_empty() {

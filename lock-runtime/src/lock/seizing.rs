@@ -39,7 +39,7 @@ impl Lock {
         let id = self.id_in_front();
         if let Some(other) = self.turn.replace(id) {
             if !env.is_closed() && !self.offers.is_releasing {
-                self.offers.note_late(other, now);
+                self.offers.note_seized(other, now);
             }
             out.takes_turn = true;
         }
@@ -50,6 +50,11 @@ impl Lock {
         self.has_yielded |= !self.forced.is_empty();
         let pending = self.standing.take_pending_if(|_| true).filter(|pending| pending.may_stand());
         Seized::Turn(id, pending.map(|pending| pending.withdrawal(env)))
+    }
+
+    /// Whether a task that came later has taken the turn of the task `id`, which has not come back since.
+    pub(crate) fn is_seized(&self, id: u64) -> bool {
+        self.offers.is_seized(id)
     }
 
     /// Gives the turn, and the lease that the store has granted to `token`, to a task that adopts the lock. The grant answers what was

@@ -13,7 +13,7 @@ use crate::mutants::{Mutant, Seeded};
 use crate::mutex::Mutex;
 use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, Release, Renewal, Renewed};
 use crate::share::Share;
-use crate::timing::{CLAIM, TURN_PATIENCE, UNCONFIRMED_FOR};
+use crate::timing::{ASK_INTERVAL, CLAIM, TURN_PATIENCE, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
 use crate::token::Token;
 
 mod alarm;

@@ -18,7 +18,8 @@ pub(super) struct ForcedHold {
     users: u32,
 }
 
-/// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet.
+/// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet. Or that of a
+/// task that adopts the lock.
 #[derive(Debug)]
 pub(super) struct EndingToken {
     token: Token,
@@ -37,11 +38,13 @@ enum EndingUser {
     Release,
     /// The bodies of a lost hold.
     Bodies,
+    /// A task adopts the lock under the token, and gives the token up unless it gets the lock.
+    Adopter,
 }
 
 impl EndingToken {
-    fn of_release(token: Token) -> Self {
-        Self { token, may_be_granted_again: false, user: EndingUser::Release, users: 1, kept_until: None }
+    fn of_task(token: Token, user: EndingUser) -> Self {
+        Self { token, may_be_granted_again: false, user, users: 1, kept_until: None }
     }
 
     pub(super) fn of_bodies(lease: Lease, users: u32, env: &dyn Env) -> Self {
@@ -167,11 +170,11 @@ impl Lock {
                 true
             }
             Standing::Leased(lease) if lease.token == ask.token => {
-                if matches!(answer, Answer::Granted(Grant { contended: true, .. })) {
-                    lease.note_contention(env);
-                }
                 if granted {
                     lease.hinted = None;
+                }
+                if matches!(answer, Answer::Granted(Grant { contended: true, .. })) {
+                    self.note_contention(env);
                 }
                 true
             }
@@ -216,8 +219,8 @@ impl Lock {
     /// Takes in that another process waits: who has the lock yields it in its time.
     pub(crate) fn on_contention(&mut self, env: &dyn Env, out: &mut Effects) {
         match &mut self.standing {
-            Standing::Leased(lease) => {
-                lease.note_contention(env);
+            Standing::Leased(_) => {
+                self.note_contention(env);
                 self.note_waiter_for_early();
             }
             Standing::Asking(pending) => out.wakes |= pending.note_contention(env),
@@ -228,12 +231,19 @@ impl Lock {
     /// Takes in that another queue of this process wants the lock, and perhaps `waits` for it.
     pub(crate) fn on_waiter_beside(&mut self, waits: bool, env: &dyn Env) {
         match &mut self.standing {
-            Standing::Leased(lease) if waits => lease.note_contention(env),
+            Standing::Leased(_) if waits => self.note_contention(env),
             // It may be in front in the store's queue, and its grant is on its way.
             Standing::Asking(pending) if waits => pending.note_waiter_behind(),
             _ => {}
         }
         self.note_waiter_for_early();
+    }
+
+    /// Notes that others wait for the lease.
+    fn note_contention(&mut self, env: &dyn Env) {
+        if self.lease_mut().is_some_and(|lease| lease.note_contention(env)) {
+            self.track();
+        }
     }
 
     /// Whether a grant for a lease that shares the lock may be on its way here.
@@ -260,7 +270,18 @@ impl Lock {
 
     /// Notes that a task is about to release the lease of `token`.
     pub(crate) fn note_release_begun(&mut self, token: &Token) {
-        self.ending.push(EndingToken::of_release(token.clone()));
+        self.ending.push(EndingToken::of_task(token.clone(), EndingUser::Release));
+    }
+
+    /// Notes that a task is about to adopt the lock under `token`.
+    pub(crate) fn note_adopter(&mut self, token: &Token) {
+        self.ending.push(EndingToken::of_task(token.clone(), EndingUser::Adopter));
+    }
+
+    /// Whether a task is about to adopt the lock.
+    pub(crate) fn has_adopter(&self) -> bool {
+        mutant!(AdoptersPermitIsIdle => return false);
+        self.ending.iter().any(|ending| ending.user == EndingUser::Adopter)
     }
 
     /// Notes that one of those who waited for the release of `token`, or had a body under it, is gone.

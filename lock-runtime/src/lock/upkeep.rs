@@ -102,6 +102,7 @@ impl Lease {
             return (Action::Lost(self.token.clone(), LossReason::Deadline), None);
         }
         let left = hold.attendance_due_in(now).map_or(left, |due_in| due_in.min(left));
+        let left = self.contention_ends_in(now).map_or(left, |ends_in| ends_in.min(left));
         if trigger == Trigger::Tick && hold.confirmed.is_none() && self.is_young(hold, now) {
             return (Action::LookAgain, None);
         }
@@ -215,6 +216,9 @@ impl Lock {
             self.is_tracked = action.is_soon() || calls == Calls::Open;
         }
         self.is_tracked |= present == Present::Wanted;
+        if env.share().is_some() {
+            self.call_waiting_readers(now, out);
+        }
         (action, held_long)
     }
 

@@ -13,7 +13,9 @@ use tokio::time::{Instant, sleep_until};
 use super::network::Network;
 use super::process::of_links;
 use super::time::Simulated;
+use crate::LockManager;
 use crate::clock::Deadline;
+use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
@@ -371,5 +373,22 @@ fn the_embedded_store_says_what_the_scripts_say() {
     for seed in 0..600 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(play(seed));
+    }
+}
+
+/// Tickets that nobody adopts.
+#[tokio::test(start_paused = true)]
+async fn the_embedded_store_forgets_locks_that_ended_by_themselves() {
+    for bug in [None, Some(Mutant::EndedLocksKept)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::in_memory();
+        for key in 0..1000 {
+            locks.lock("p", &key).acquire().await.unwrap().into_ticket(BEAT).await.unwrap();
+            sleep_until(Instant::now() + HALF).await;
+        }
+        let shown = format!("{:?}", locks.core().store());
+        let (_, left) = shown.split_once("locks: ").unwrap();
+        let left: u32 = left.split_once(',').unwrap().0.parse().unwrap();
+        assert_eq!(left < 500, bug.is_none(), "{bug:?}: {left}");
     }
 }

@@ -209,3 +209,28 @@ fn the_docs_list_each_bug_of_a_replacement() {
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     assert_eq!(rows, CASES.map(|(name, _, shows, _)| format!("| {name} | {shows} |")));
 }
+
+/// Two calls come to one process, and the second takes the turn before the first has asked for the lock in place of its holder. The
+/// newest comes to another process.
+#[tokio::test(start_paused = true)]
+async fn an_older_call_whose_turn_was_taken_does_not_replace_the_newest() {
+    for bug in [None, Some(Mutant::OldestReplacesNewest)] {
+        let _seeded = Seeded::begin(bug);
+        let network = Network::new(model_server(None, None), 1.0, Rng::with_seed(0));
+        let (_time, locks, others) = (Simulated::begin(), connect(&network, "p"), connect(&network, "q"));
+        for manager in [&locks, &others] {
+            manager.inspect("k", &1).await.unwrap();
+        }
+        network.set_conditions(Conditions { delay: Duration::from_millis(4), ..Conditions::default() });
+        let replace = |manager: &LockManager| {
+            let request = manager.lock("k", &0).timeout(WAIT).on_busy(OnBusy::Replace);
+            tokio::spawn(request.run(sleep(Duration::from_secs(1))))
+        };
+        let (first, second) = (replace(&locks), replace(&locks));
+        sleep(Duration::from_millis(200)).await;
+        let newest = replace(&others).await.unwrap();
+        assert_eq!(newest.is_ok(), bug.is_none(), "{bug:?}: {newest:?}");
+        assert!(matches!(second.await.unwrap(), Err(LockError::Lost { forced: true, .. })));
+        assert!(first.await.unwrap().is_ok(), "it waited as others do");
+    }
+}

@@ -37,6 +37,7 @@ impl MemoryStore {
     fn open(&self) -> MutexGuard<'_, Shared> {
         let mut shared = self.shared.lock();
         shared.now = Moment::now();
+        shared.forget_ended();
         shared
     }
 

@@ -59,6 +59,7 @@ pub(super) async fn drive(
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
+                attempt.has_replaced |= slot.ask(|lock| lock.is_seized(turn.id()));
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
                     Back::Joined(joined) => return Ok(Hold::joined(&slot, joined, request.body)),
@@ -90,7 +91,7 @@ pub(super) async fn drive(
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
-                attempt.tried = true;
+                attempt.note_sent();
                 attempt.has_replaced |= matches!(&step, Step::Ask(ask) if ask.replaces);
                 let deadline = answer_deadline(core, attempt, *now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {

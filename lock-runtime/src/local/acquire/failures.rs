@@ -72,8 +72,9 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
         return Some(polled_late(waited));
     }
     if is_unread_try {
-        // Its own command came behind a sibling's, and had what was left of the time.
-        return (!is_behind_sibling(core, attempt)).then(|| core.store().unanswered(&request.key, waited));
+        // What was granted was lost before the hold began. Or its own command came behind a sibling's, and had what was left of the time.
+        let is_told = attempt.is_answered() || is_behind_sibling(core, attempt);
+        return (!is_told).then(|| core.store().unanswered(&request.key, waited));
     }
     if is_never_sent(attempt) {
         return Some(polled_late(waited));

@@ -432,3 +432,28 @@ async fn a_token_that_no_reader_took_is_not_taken_after_other_owners_have_drawn(
         assert_eq!(is_larger, bug.is_none(), "{ours:?} {theirs:?}");
     }
 }
+
+/// What it has had for a moment is free for others at once.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_several_keys_that_fails_lets_none_of_them_linger() {
+    for (bug, is_kept) in [(None, false), (Some(Mutant::PartLingers), true)] {
+        let _seeded = Seeded::begin(bug);
+        for is_reader in [false, true] {
+            let locks = LockManager::in_memory();
+            let others = LockManager::builder().in_memory_with(&locks).unwrap();
+            let set = |timeout| {
+                let set = locks.lock_all("p", ["a", "b"]).linger(LINGER).timeout(timeout);
+                if is_reader { set.read() } else { set }
+            };
+            let held = others.lock("p", "b").acquire().await.unwrap();
+            for timeout in [Duration::ZERO, LINGER / 5] {
+                assert!(set(timeout).acquire().await.is_err());
+                assert_eq!(others.is_locked("p", "a").await.unwrap(), is_kept, "{bug:?} {is_reader} {timeout:?}");
+                sleep(LINGER * 2).await;
+            }
+            held.release().await.unwrap();
+            set(LINGER).acquire().await.unwrap().release().await.unwrap();
+            assert_eq!(locks.stats().lingering, 2, "all of them were held");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use tokio::time::{sleep, timeout};
 
 use crate::mutants::{Mutant, Seeded};
-use crate::{LockGuard, LockManager, LockRequest};
+use crate::{LockError, LockGuard, LockManager, LockRequest};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// What is free is had within this time.
@@ -108,4 +108,21 @@ async fn late_task_is_served(bug: Option<Mutant>) -> bool {
 async fn a_task_that_came_late_to_one_permit_gets_another_that_comes_free() {
     assert!(late_task_is_served(None).await);
     assert!(!late_task_is_served(Some(Mutant::LatePermitBinds)).await);
+}
+
+/// At most one body may run with `permits = 1`, and several run with `permits = 4`.
+#[tokio::test(start_paused = true)]
+async fn a_permit_inside_of_one_of_more_permits_is_refused() {
+    for (bug, is_refused) in [(None, true), (Some(Mutant::PermitsCoverFewer), false)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::in_memory();
+        let nested = async |outer, inner| {
+            let inner = locks.lock("p", "k").permits(inner).run(async {});
+            locks.lock("p", "k").permits(outer).run(inner).await.unwrap()
+        };
+        let told = nested(4, 1).await;
+        let is_told = matches!(told, Err(LockError::AlreadyHeld { wants_more: true, .. }));
+        assert_eq!(is_told, is_refused, "{bug:?}: {told:?}");
+        assert!(nested(4, 4).await.is_ok() && nested(1, 4).await.is_ok());
+    }
 }

@@ -114,3 +114,19 @@ async fn a_lost_lock_waits_for_the_bodies_of_its_readers_and_for_no_guard() {
     assert!(is_free(&beside).await, "the body has ended before");
     drop(guard);
 }
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_are_gone_leave_nothing_in_the_hold_of_one_that_stays() {
+    for bug in [None, Some(Mutant::CompletePartsKept)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::in_memory();
+        let stays = read(&locks).await;
+        for _ in 0..9 {
+            locks.lock("p", "k").read().fenced(true).run(async {}).await.unwrap();
+        }
+        let slot = locks.core().table().sharing("p:k").pop().unwrap();
+        let left = format!("{slot:?}").matches("EarlyReader").count();
+        assert_eq!(left, if bug.is_some() { 9 } else { 1 }, "the next one removes it");
+        drop(stays);
+    }
+}

@@ -57,7 +57,7 @@ impl Awaited {
 impl Lock {
     /// Looks after a task that has not read the answer about its lease yet.
     pub(super) fn check_awaited(&mut self, mut awaited: Awaited, env: &dyn Env, now: Moment, round: &Round) -> Action {
-        let is_wanted = self.has_contention() || !self.waiters.is_empty();
+        let is_wanted = self.has_contention(now) || !self.waiters.is_empty();
         mutant!(StepLateAtLast => awaited.is_answered = false);
         let distance = distance(env);
         if awaited.latest(distance).remaining_at(now).is_zero() || (awaited.is_answered && is_wanted) {

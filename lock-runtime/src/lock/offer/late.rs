@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Offer;
+use super::{Late, Offer};
 use crate::attendance::patience_with;
 use crate::clock::{Deadline, Moment};
 use crate::lock::pending_ask::PendingAsk;
@@ -36,11 +36,11 @@ impl Lock {
             _ => return None,
         }
         if !env.is_closed() && !self.offers.is_releasing {
-            self.offers.late.entry(id).or_insert(now);
+            self.offers.note_late(id, now);
         }
         out.takes_turn = true;
         let is_idle = self.offers.is_idle(now);
-        let released = self.has_contention() || is_idle;
+        let released = self.has_contention(now) || is_idle;
         let kept_for = UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE);
         self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
         let granted = if released { self.take_granted(env) } else { None };
@@ -72,7 +72,7 @@ impl Lock {
     /// Takes in that the late task `id` is polled at last.
     pub(crate) fn rejoin(&mut self, id: u64, request: &ResolvedRequest, env: &dyn Env, out: &mut Effects) -> Rejoined {
         let now = env.now();
-        let since = self.offers.late.remove(&id);
+        let since = self.offers.late.remove(&id).map(|late| late.since);
         let patience = patience_with(since, now);
         if request.joins_readers() {
             // At its old place the task may have been called to a hold that no others may join any more.
@@ -92,7 +92,7 @@ impl Lock {
             return Rejoined::Waits { patience, is_too_late };
         }
         if let Some(other) = self.turn.replace(id) {
-            self.offers.late.entry(other).or_insert(now);
+            self.offers.note_late(other, now);
             out.takes_turn = true;
         }
         self.offers.reset();
@@ -105,7 +105,7 @@ impl Lock {
     /// places. A blocked thread may have hundreds of tasks here, and others would have to wait out the patience for
     /// each of them.
     fn offer_to_all(&mut self, now: Moment, out: &mut Effects) {
-        self.offers.late.extend(self.waiters.ids().map(|id| (id, now)));
+        self.offers.late.extend(self.waiters.ids().map(|id| (id, Late::since(now))));
         out.calls.extend(self.waiters.take_all());
     }
 

@@ -56,6 +56,19 @@ fn a_reader_joins_the_readers_that_hold_the_lock_unless_somebody_waits() {
     }
 }
 
+/// Those who have the hold have a short lease, which is always good for them.
+#[test]
+fn a_reader_that_wants_a_long_lease_joins_readers_with_a_short_one() {
+    let short = ResolvedRequest { expire: Duration::from_millis(500), ..reader() };
+    for (bug, joins) in [(None, true), (Some(Mutant::NewcomerIsMeasure), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::sharing(Some(Share::READ));
+        stage.hold(&short);
+        stage.let_pass(short.expire / 3);
+        assert_eq!(matches!(stage.enter(&reader()), Some(Entered::Joined(_))), joins, "{bug:?}");
+    }
+}
+
 /// Rule L7.
 #[test]
 fn a_turn_that_nobody_takes_up_goes_to_the_first_who_comes() {

@@ -157,3 +157,31 @@ fn nothing_is_asked_for_again_where_there_is_no_connection() {
         assert_eq!(matches!(stage.look(Trigger::Tick), Action::Connect), connects, "{bug:?}");
     }
 }
+
+/// Rule S5: who waits asks again every 0.9 s, and each time that is heard.
+#[test]
+fn readers_wait_for_others_only_while_the_others_are_heard_of() {
+    for (bug, are_gone) in [(None, true), (Some(Mutant::WaiterNeverGone), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::sharing(Some(Share::READ));
+        stage.hold(&reader());
+        stage.let_pass(UNCONFIRMED_FOR);
+        let renewal = stage.renewal(Trigger::Tick);
+        stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
+        stage.contend();
+        let waiting = stage.wait(&reader());
+        assert!(stage.lock.is_tracked(), "the keeper is to look when the others are gone");
+        for _ in 0..3 {
+            stage.look(Trigger::Tick);
+            stage.let_pass(ASK_INTERVAL * 2);
+            assert_eq!((stage.look(Trigger::Timer).is_soon(), stage.called()), (false, vec![]));
+            stage.contend();
+        }
+        stage.look(Trigger::Timer);
+        assert_eq!(stage.effects.look_in, Some(WAITERS_KNOWN_FOR));
+        stage.let_pass(WAITERS_KNOWN_FOR);
+        stage.look(Trigger::Timer);
+        assert_eq!(stage.called() == [waiting], are_gone, "{bug:?}");
+        assert_eq!(matches!(stage.enter(&reader()), Some(Entered::Joined(_))), are_gone, "{bug:?}");
+    }
+}

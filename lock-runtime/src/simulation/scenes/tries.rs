@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::world;
+use super::{Conditions, SECOND, world};
 use crate::LockError;
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
@@ -276,4 +276,30 @@ async fn who_waits_behind_a_single_try_that_is_not_polled_goes_on_after_its_repe
     assert!(waited < Duration::from_millis(10), "{waited:?}");
     let (_, waited) = late_try(Behind::Waiter, Some(Mutant::RefusedTryHasTurn)).await;
     assert!(waited > Duration::from_millis(20), "{waited:?}");
+}
+
+/// The lock was granted, and somebody took it from the try before its lease was confirmed for as long as others are to be kept out.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_loses_its_lock_before_its_hold_begins_says_that_the_lock_is_busy() {
+    for bug in [None, Some(Mutant::LossIsSilence)] {
+        let _seeded = Seeded::begin(bug);
+        let (mut lost, mut failed) = (0, 0);
+        for millis in 0..40 {
+            let (_time, network) = world();
+            let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+            for locks in [&locks, &others] {
+                locks.inspect("k", &0).await.unwrap();
+            }
+            network.set_conditions(Conditions { delay: Duration::from_millis(8), ..Conditions::default() });
+            let trying = locks.lock("k", &0).at_least(SECOND * 9).try_acquire();
+            let forcing = async {
+                sleep(Duration::from_millis(millis)).await;
+                others.force_release("k", &0).await.unwrap()
+            };
+            let (tried, _) = tokio::join!(trying, forcing);
+            lost += u32::from(matches!(tried, Ok(None)));
+            failed += u32::from(tried.is_err());
+        }
+        assert!(if bug.is_none() { lost > 0 && failed == 0 } else { failed > 0 }, "{bug:?}: {lost} {failed}");
+    }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{LEASE, PATIENT};
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
-use crate::simulation::network::Network;
+use crate::simulation::network::{Conditions, Network};
 use crate::simulation::process::connect;
 use crate::simulation::seeded::Bug;
 use crate::simulation::servers::model_server;
@@ -150,4 +150,119 @@ async fn a_reader_whose_hold_is_lost_while_its_token_is_drawn_begins_anew() {
         let (joined, ()) = tokio::join!(biased; request().fenced(true).acquire(), loss);
         assert_eq!(joined.unwrap().is_valid(), bug.is_none(), "{bug:?}");
     }
+}
+
+/// Who kept new readers of a process out, and is gone by now.
+#[derive(Clone, Copy, Debug)]
+enum Gone {
+    Writer,
+    SingleTry,
+    Process,
+    WaiterForPermit,
+}
+
+/// Nobody tells a process that the others are gone for whom its readers wait.
+#[tokio::test(start_paused = true)]
+async fn readers_join_again_when_those_are_gone_for_whom_they_wait() {
+    for gone in [Gone::Writer, Gone::SingleTry, Gone::Process, Gone::WaiterForPermit] {
+        for bug in [None, Some(Mutant::WaiterNeverGone)] {
+            let _seeded = Seeded::begin(bug);
+            let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+            let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+            let read = || locks.lock("k", &0).read().linger(Duration::from_millis(100));
+            read().acquire().await.unwrap().release().await.unwrap();
+            sleep(LEASE).await;
+            let stays = read().acquire().await.unwrap();
+            sleep(LEASE).await;
+            let brief = Duration::from_millis(20);
+            let mut write = Box::pin(others.lock("k", &0).timeout(PATIENT).acquire());
+            match gone {
+                Gone::Writer => assert!(others.lock("k", &0).timeout(brief).acquire().await.is_err()),
+                Gone::SingleTry => assert!(others.lock("k", &0).try_acquire().await.unwrap().is_none()),
+                Gone::Process => {
+                    assert!(timeout(brief, &mut write).await.is_err());
+                    network.part("q", PATIENT);
+                }
+                Gone::WaiterForPermit => {
+                    assert!(locks.lock("k", &0).permits(1).timeout(brief).acquire().await.is_err());
+                }
+            }
+            assert!(read().try_acquire().await.unwrap().is_none(), "{gone:?}");
+            let start = Instant::now();
+            let joined = read().timeout(Duration::from_secs(9)).acquire().await;
+            assert_eq!(joined.is_ok(), bug.is_none(), "{gone:?} {bug:?}: {joined:?}");
+            assert!(bug.is_some() || start.elapsed() < Duration::from_secs(3), "{gone:?}: {:?}", start.elapsed());
+            drop((joined, stays));
+        }
+    }
+}
+
+/// Rule 14: a lost lease is released after the bodies of its readers. A reader that was taken back has none.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_does_not_wait_for_the_body_of_a_reader_that_was_taken_back() {
+    for is_of_set in [false, true] {
+        for bug in [None, Some(Mutant::TakenBackHasBody)] {
+            let _seeded = Seeded::begin(bug);
+            let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+            let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+            let second = others.lock("k", &1).acquire().await.unwrap();
+            let reader = tokio::spawn(locks.lock("k", &0).read().run(std::future::pending::<()>()));
+            sleep(Duration::from_millis(50)).await;
+            network.set_conditions(Conditions { delay: Duration::from_millis(1), ..Conditions::default() });
+            let fenced = locks.lock("k", &0).read().fenced(true).run(async {});
+            let set = locks.lock_all("k", [0, 1]).read().timeout(PATIENT).run(async {});
+            let (mut fenced, mut set) = (Box::pin(fenced), Box::pin(set));
+            if is_of_set {
+                assert!(timeout(Duration::from_millis(100), &mut set).await.is_err());
+            } else {
+                assert!((&mut fenced).now_or_never().is_none());
+            }
+            assert_eq!(locks.stats().held, 2, "it has joined");
+            sleep(Duration::from_millis(1500)).await;
+            assert_eq!(locks.stats().held, 1, "it was taken back");
+            drop((fenced, set, second));
+            let start = Instant::now();
+            assert!(others.force_release("k", &0).await.unwrap());
+            assert!(reader.await.unwrap().is_err());
+            let forced_in = start.elapsed();
+            assert_eq!(forced_in < Duration::from_millis(100), bug.is_none(), "{forced_in:?} {bug:?} {is_of_set}");
+            sleep(LEASE).await;
+            assert_eq!(locks.stats().keys == 0, bug.is_none(), "{bug:?} {is_of_set}");
+        }
+    }
+}
+
+/// The lease of a writer ends by itself, and a reader has waited for that. Another reader comes, to whom the server passes on what is
+/// free: first to the reader that waits.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_comes_to_a_lock_that_has_ended_reads_beside_the_reader_that_waited() {
+    let ends = Duration::from_secs(1);
+    for bug in [
+        None,
+        Some(Bug::Scripts(&[("  end\n  if owner == SHARED and not redis", "  elseif owner == SHARED and not redis")])),
+    ] {
+        let mut at_once = Vec::new();
+        for offset in 0..12 {
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
+            let [writer, waits, comes] = ["p", "q", "r"].map(|name| connect(&network, name));
+            for locks in [&waits, &comes] {
+                locks.inspect("k", &0).await.unwrap();
+            }
+            let start = Instant::now();
+            let _ticket = writer.lock("k", &0).acquire().await.unwrap().into_ticket(ends).await.unwrap();
+            let waiting = tokio::spawn(waits.lock("k", &0).read().timeout(PATIENT).acquire());
+            sleep(ends + Duration::from_micros(250) * offset - start.elapsed()).await;
+            let start = Instant::now();
+            comes.lock("k", &0).read().timeout(PATIENT).acquire().await.unwrap();
+            at_once.push(start.elapsed() < Duration::from_millis(50));
+            assert!(waiting.await.unwrap().is_ok());
+        }
+        assert_eq!(at_once.iter().all(|at_once| *at_once), bug.is_none(), "{at_once:?}");
+    }
+    let writer = LockManager::in_memory();
+    let [waits, comes] = [(); 2].map(|()| LockManager::builder().in_memory_with(&writer).unwrap());
+    let _ticket = writer.lock("k", &0).acquire().await.unwrap().into_ticket(ends).await.unwrap();
+    let _waiting = tokio::spawn(waits.lock("k", &0).read().timeout(PATIENT).acquire());
+    sleep(ends).await;
+    assert!(comes.lock("k", &0).read().try_acquire().await.unwrap().is_some());
 }

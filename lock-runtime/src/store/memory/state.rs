@@ -19,6 +19,9 @@ mod sharing;
 
 use sharing::Sharing;
 
+/// The fewest locks among which those that have ended are looked for.
+const SWEEP_AT: usize = 256;
+
 pub(super) struct Shared {
     pub(super) start: Moment,
     /// When the verb began that is under way.
@@ -28,6 +31,8 @@ pub(super) struct Shared {
     /// record per key.
     pub(super) last_fence: u64,
     pub(super) locks: HashMap<Arc<str>, Lock>,
+    /// With so many locks those are forgotten that have ended by themselves.
+    pub(super) sweep_at: usize,
     pub(super) listeners: HashMap<String, Weak<dyn Events>>,
 }
 
@@ -48,6 +53,17 @@ impl Lock {
     fn is_free(&self) -> bool {
         self.owner.is_none() && self.sharing.is_none()
     }
+
+    /// Whether somebody has the lock, or waits for it.
+    fn is_used(&self) -> bool {
+        !self.is_free() || !self.queue.is_empty()
+    }
+
+    /// Ends the leases whose time is over.
+    fn end_over(&mut self, now: Moment) {
+        self.owner.take_if(|(_, until)| until.has_passed_at(now));
+        self.sharing.end_over(now);
+    }
 }
 
 impl Default for Shared {
@@ -60,6 +76,7 @@ impl Default for Shared {
             start_micros: u64::try_from(wall.as_micros()).unwrap_or_default(),
             last_fence: 0,
             locks: HashMap::new(),
+            sweep_at: SWEEP_AT,
             listeners: HashMap::new(),
         }
     }
@@ -84,11 +101,22 @@ impl Shared {
     /// The lock, without the leases that have ended.
     fn lock(&mut self, key: &str) -> Option<&mut Lock> {
         let lock = self.locks.get_mut(key)?;
-        if lock.owner.as_ref().is_some_and(|(_, until)| until.has_passed_at(self.now)) {
-            lock.owner = None;
-        }
-        lock.sharing.end_over(self.now);
+        lock.end_over(self.now);
         Some(lock)
+    }
+
+    /// Forgets the locks that have ended by themselves: nobody else comes for their keys. Each lock is looked at only when the locks are
+    /// twice as many as those that were left the last time.
+    pub(super) fn forget_ended(&mut self) {
+        mutant!(EndedLocksKept => return);
+        if self.locks.len() < self.sweep_at {
+            return;
+        }
+        self.locks.retain(|_, lock| {
+            lock.end_over(self.now);
+            lock.is_used()
+        });
+        self.sweep_at = SWEEP_AT.max(self.locks.len() * 2);
     }
 
     pub(super) fn owner(&mut self, key: &str) -> Option<(Token, Deadline)> {
@@ -330,7 +358,7 @@ impl Shared {
     }
 
     pub(super) fn forget_if_unused(&mut self, key: &str) {
-        if self.lock(key).is_some_and(|lock| lock.is_free() && lock.queue.is_empty()) {
+        if self.lock(key).is_some_and(|lock| !lock.is_used()) {
             self.locks.remove(key);
         }
     }

@@ -30,7 +30,7 @@ pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "c03e083e8
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
 pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "44453fdcf276773c684bda22ae55b2b428238a12");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "74efad32ceb57e402bd17053fa194165d2fa2b00");
+    script!(9, "shared_ask.lua", "bce3f921897669b053877af6c66ba275e38c5d24");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
     script!(10, "shared_release.lua", "40e766e2b17de0af82df9e26ac00acd2514e8cc2");
 pub(super) static SHARED_RENEW: LazyLock<Script> =

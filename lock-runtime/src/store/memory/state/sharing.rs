@@ -151,11 +151,10 @@ impl Shared {
     pub(in crate::store::memory) fn ask_for_share(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
         let (key, token) = (&ask.key, &ask.token);
         let Some(share) = ask.share else { return Answer::Late };
-        if self.is_free(key) {
-            if !self.hand_off(key, Some(token), pushes) {
-                self.add_share(key, share, token, ask.claim);
-            }
-        } else if self.owner(key).is_none() && !self.has_share(key, token) {
+        if self.is_free(key) && !self.hand_off(key, Some(token), pushes) {
+            self.add_share(key, share, token, ask.claim);
+        }
+        if self.owner(key).is_none() && !self.has_share(key, token) {
             self.admit(key, Some(token), pushes);
             if !self.has_share(key, token) && self.fits(key, share) && self.is_next(key, token) {
                 self.leave_queue(key, token);

@@ -30,7 +30,8 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
       shares.keep(lock)
       owner = SHARED
     end
-  elseif owner == SHARED and not redis.call('ZSCORE', shared, member) then
+  end
+  if owner == SHARED and not redis.call('ZSCORE', shared, member) then
     shares.admit(lock, queue, token) -- a lease that has ended by itself may have left room
     if not redis.call('ZSCORE', shared, member) and shares.fits(lock, capacity) and shares.is_next(queue, entry) then
       pcall(leave, queue, entry)
