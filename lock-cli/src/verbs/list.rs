@@ -60,7 +60,7 @@ async fn scan(
     let (count, mut cursor, mut looked_at) = (KEYS_PER_SCAN.to_string(), "0".to_owned(), 0);
     loop {
         let words = ["SCAN", &cursor, "MATCH", &list.pattern, "COUNT", &count, "TYPE", "string"];
-        let reply = server.ask(&words).await;
+        let reply = server.ask(&words).await.and_then(|said| said);
         let reply =
             reply.map_err(|error| Failure::new(AWAY, format!("{}: {error} (`list` needs +scan)", server.address())))?;
         let [next, keys] =

@@ -1,19 +1,14 @@
-//! `list`, `who`, `release`, `doctor` and `bench`.
+//! `list`, `who`, `release` and `bench`.
 
 use serde_json::Value;
 use tests::cluster::Cluster;
-use tests::proxy::{Disguise, Proxy};
 use tests::quorum::Servers;
 use tests::sentinel::Sentinels;
 use tests::server::{Kind, Server};
 
 use tests::patience::eventually_blocking;
 
-use crate::{Held, SOON, lockctl, on, start, text};
-
-fn json(output: &[u8]) -> Value {
-    serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
-}
+use crate::{Held, SOON, json, lockctl, on, start, text};
 
 #[test]
 fn who_names_the_holder_while_it_holds() {
@@ -178,70 +173,6 @@ fn the_password_of_a_url_is_not_shown() {
         let shown = on(&url, arguments).output().unwrap();
         assert!(!text(&shown.stdout).contains("canary") && !text(&shown.stderr).contains("canary"), "{shown:?}");
     }
-}
-
-#[test]
-fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
-    let verdict = |findings: &Value, check: &str| {
-        let all = findings.as_array().unwrap();
-        let finding =
-            all.iter().find(|finding| finding["check"] == check).unwrap_or_else(|| panic!("{check}: {findings}"));
-        (finding["verdict"].as_str().unwrap().to_owned(), finding["advice"].as_str().unwrap_or_default().to_owned())
-    };
-    let sound = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let findings = json(&lockctl(&["--json", "doctor", &sound.url()]).assert().success().get_output().stdout);
-    let sound_in =
-        ["version", "replicas", "persistence", "eviction", "latency", "clock", "alarms", "replica waits", "locks"];
-    for check in sound_in {
-        assert_eq!(verdict(&findings, check).0, "good", "{check}: {findings}");
-    }
-    let ill = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru", "--appendonly", "no"]);
-    let findings = json(&lockctl(&["--json", "doctor", &ill.url()]).assert().code(1).get_output().stdout);
-    assert_eq!(verdict(&findings, "eviction").0, "bad");
-    assert!(verdict(&findings, "eviction").1.contains("noeviction"));
-    assert_eq!(verdict(&findings, "persistence").0, "doubt");
-    // A user without the right to queue, nor to read anything about the server.
-    sound.tell("ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +get +del +time +subscribe +eval +evalsha");
-    let url = sound.url().replace("redis://", "redis://least:pass@");
-    let findings = json(&lockctl(&["--json", "doctor", &url]).assert().code(1).get_output().stdout);
-    assert_eq!((verdict(&findings, "locks").0.as_str(), verdict(&findings, "version").0.as_str()), ("bad", "unknown"));
-    assert!(verdict(&findings, "locks").1.contains("Rights"), "{findings}");
-    for (check, right) in [("alarms", "+client|tracking"), ("replica waits", "+wait")] {
-        let (verdict, advice) = verdict(&findings, check);
-        assert!(verdict == "doubt" && advice.contains(right), "{check}: {findings}");
-    }
-}
-
-/// What a server of another kind lacks is named where it matters to somebody, and nobody is told to give rights.
-#[test]
-fn a_doctor_names_what_a_server_can_not_do() {
-    let server = Server::start();
-    let instead = |words: &[String]| {
-        let unknown = ["LACKING".to_owned()].to_vec();
-        let is_tracking =
-            words[0] == "CLIENT" && words.get(1).is_some_and(|word| word == "TRACKING" || word == "CACHING");
-        (is_tracking || words[0] == "WAIT").then_some(unknown)
-    };
-    let plain = Proxy::disguised(&server, Disguise { name: "kevy", version: "1.39.0", instead });
-    let findings = json(&lockctl(&["--json", "doctor", &plain.url()]).assert().success().get_output().stdout);
-    for (check, told) in [("alarms", "no alarms"), ("replica waits", "no replica waits")] {
-        let finding = findings.as_array().unwrap().iter().find(|finding| finding["check"] == check).unwrap();
-        assert_eq!(finding["verdict"], "doubt", "{findings}");
-        assert!(
-            finding["found"].as_str().unwrap().contains(told)
-                && !finding["advice"].as_str().unwrap().contains("rights"),
-            "{finding}"
-        );
-    }
-    let version = findings.as_array().unwrap().iter().find(|finding| finding["check"] == "version").unwrap();
-    assert_ne!(version["verdict"], "bad", "{version}");
-    // A server that answers in RESP2 is named, and no right would help.
-    let instead =
-        |words: &[String]| (words[0] == "HELLO").then(|| [&["HELLO".to_owned(), "2".to_owned()], &words[2..]].concat());
-    let old = Proxy::disguised(&server, Disguise { name: "kevy", version: "1.39.0", instead });
-    let refused = lockctl(&["doctor", &old.url()]).assert().code(69);
-    let told = text(&refused.get_output().stderr);
-    assert!(told.contains("kevy 1.39.0 lacks RESP3") && !told.contains("Rights"), "{told}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
+mod doctor;
 mod looking;
 mod papers;
 mod running;
@@ -12,6 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use lock_runtime::LockManager;
+use serde_json::Value;
 use tests::server::Server;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -39,6 +41,10 @@ fn start(url: &str, arguments: &[&str]) -> Child {
 
 fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
+}
+
+fn json(output: &[u8]) -> Value {
+    serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
 fn code(output: &Output) -> i32 {

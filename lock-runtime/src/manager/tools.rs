@@ -59,17 +59,27 @@ impl LockServer {
         self.0.server()
     }
 
-    /// Sends a command to this server, and returns its reply.
+    /// Sends a command to this server, and returns its reply. The inner error is the server's refusal.
     ///
     /// # Errors
     ///
-    /// When the server did not answer in time, or refused.
-    pub async fn ask(&self, words: &[&str]) -> Result<redis::Value, BackendError> {
+    /// When there is no connection to the server, or no answer in time.
+    pub async fn ask(&self, words: &[&str]) -> Result<Result<redis::Value, BackendError>, BackendError> {
         self.asking(words).await
     }
 
-    fn asking<'a>(&'a self, words: &'a [&'a str]) -> BoxFuture<'a, Result<redis::Value, BackendError>> {
+    fn asking<'a>(
+        &'a self,
+        words: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Result<redis::Value, BackendError>, BackendError>> {
         self.0.ask(words).boxed()
+    }
+
+    /// Why the grants of this server of a quorum do not count, as far as the connection to it knows. `None` when they count, and for
+    /// a server of no quorum.
+    #[must_use]
+    pub fn lacks_vote(&self) -> Option<BackendError> {
+        self.0.lacks_vote()
     }
 }
 
