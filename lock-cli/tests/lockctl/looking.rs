@@ -1,4 +1,4 @@
-//! `list`, `who`, `release` and `bench`.
+//! `who`, `release` and `bench`; and all verbs at every place.
 
 use serde_json::Value;
 use tests::cluster::Cluster;
@@ -70,39 +70,6 @@ fn what_another_client_holds_is_shown_without_a_name() {
     server.tell("SET order:9 somebody");
     let shown = on(&server.url(), &["who", "order:9"]).assert().success();
     assert!(text(&shown.get_output().stdout).contains("no end"), "{shown}");
-}
-
-#[test]
-fn a_list_has_the_locks_that_are_held_and_nothing_else() {
-    let held = Held::new("l");
-    let url = held.server.url();
-    let guards = held.runtime.block_on(async {
-        let mut guards = Vec::new();
-        for number in 0..30_u32 {
-            guards.push(held.locks.lock("order", &number).fenced(true).acquire().await.unwrap());
-        }
-        guards.push(held.locks.lock("stock", "a b").acquire().await.unwrap());
-        guards
-    });
-    held.server.tell("SET order:cache value");
-    held.server.tell("RPUSH order:list value");
-    for number in 0..3000 {
-        held.server.tell(&format!("SET other:{number} value"));
-    }
-    let before = held.server.commandstats();
-    let all = json(&on(&url, &["--json", "list"]).assert().success().get_output().stdout);
-    assert_eq!(all.as_array().unwrap().len(), guards.len());
-    assert_eq!(all[30]["name"], "stock:a b");
-    let calls = held.server.commandstats().since(&before);
-    assert_eq!(calls.of("keys"), 0, "KEYS stops the server");
-    assert!(calls.of("scan") >= 3);
-    let some = json(&on(&url, &["--json", "list", "order:1*"]).assert().success().get_output().stdout);
-    assert_eq!(some.as_array().unwrap().len(), 11);
-    let few = on(&url, &["list", "--limit", "5"]).assert().success();
-    assert_eq!(text(&few.get_output().stdout).lines().count(), 6);
-    assert!(text(&few.get_output().stderr).contains("--limit"), "{few}");
-    let bounded = on(&url, &["list", "--max-keys", "1"]).assert().success();
-    assert!(text(&bounded.get_output().stderr).contains("--max-keys"), "{bounded}");
 }
 
 #[test]

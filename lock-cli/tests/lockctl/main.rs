@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
 mod doctor;
+mod listing;
 mod looking;
 mod papers;
 mod running;

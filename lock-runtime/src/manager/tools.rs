@@ -11,6 +11,8 @@ use crate::options::LockOptions;
 use crate::store::AnyStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::link::Link;
+use crate::store::seen::SHARED;
+use crate::token::Token;
 use crate::{BackendError, LockError, LockRequest, key};
 
 /// No part of the API: it may change with each version.
@@ -27,6 +29,13 @@ impl LockManager {
 
     pub async fn force_release_named(&self, name: &str) -> Result<bool, LockError> {
         reach::force_release(self.core(), self.whole_name(name)?).await
+    }
+
+    /// Whether a lock of this library has such a value.
+    #[must_use]
+    pub fn is_lock_value(value: &str) -> bool {
+        let token = Token::foreign(value);
+        token.label().is_some() || token.unforced().as_ref().unwrap_or(&token).as_str() == SHARED
     }
 
     fn whole_name(&self, name: &str) -> Result<Arc<str>, LockError> {
