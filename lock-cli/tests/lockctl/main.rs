@@ -33,10 +33,17 @@ fn on(url: &str, arguments: &[&str]) -> assert_cmd::Command {
     command
 }
 
+/// The program, which hears all signals: also those that these tests were started to ignore, as a shell does in the background.
+fn hearing(arguments: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_lockctl")]).args(arguments);
+    command
+}
+
 /// Starts the program in the background.
 fn start(url: &str, arguments: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockctl"));
-    command.args(arguments).env("REDIS_URL", url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = hearing(arguments);
+    command.env("REDIS_URL", url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 

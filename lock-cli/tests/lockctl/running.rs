@@ -1,7 +1,7 @@
 //! `run`: a command under a lock.
 
 use std::io::Write as _;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -203,4 +203,14 @@ fn a_long_wait_keeps_its_place() {
     for child in [waiting, behind] {
         assert_eq!(code(&child.wait_with_output().unwrap()), 0);
     }
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored_by_the_command() {
+    let server = Server::start();
+    let lockctl = "trap '' HUP INT; exec \"$0\" run job:1 -- sh -c 'kill -HUP $PPID $$; kill -INT $$; echo ran'";
+    let mut command = Command::new("sh");
+    command.args(["-c", lockctl, env!("CARGO_BIN_EXE_lockctl")]).env("REDIS_URL", server.url());
+    let ended = command.output().unwrap();
+    assert_eq!((code(&ended), text(&ended.stdout).as_str()), (0, "ran\n"), "{ended:?}");
 }
