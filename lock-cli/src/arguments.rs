@@ -65,6 +65,9 @@ pub(crate) enum Verb {
         /// In place of --url.
         #[arg(value_name = "URL")]
         server: Option<String>,
+        /// Begin the names of its own locks with this: the namespace, where the user may lock nothing else.
+        #[arg(long, value_name = "NAME")]
+        prefix: Option<String>,
     },
     /// Print completions for a shell.
     #[command(hide = true)]

@@ -6,7 +6,7 @@ use tests::proxy::{Disguise, Proxy};
 use tests::quorum::Servers;
 use tests::server::{Kind, Server};
 
-use crate::{json, lockctl, text};
+use crate::{LEAST_RIGHTS, json, lockctl, text};
 
 /// The first finding of this check.
 fn finding<'a>(findings: &'a Value, check: &str) -> &'a Value {
@@ -119,4 +119,23 @@ fn a_doctor_does_not_take_any_refusal_for_alarms() {
     let other = Proxy::disguised(&server, Disguise { name: "kevy", version: "1.39.0", instead });
     let findings = json(&lockctl(&["--json", "doctor", &other.url()]).assert().success().get_output().stdout);
     assert_eq!(verdict(&findings, "alarms").0, "unknown", "{findings}");
+}
+
+/// The rights as docs/protocol.md has them.
+#[test]
+fn a_doctor_is_content_with_the_rights_of_one_namespace_and_leaves_nothing() {
+    let server = Server::start();
+    server.tell(&format!("ACL SETUSER least on >pass ~shop:* ~{{shop:* &cache_lock:* -@all {LEAST_RIGHTS}"));
+    let url = server.url().replace("redis://", "redis://least:pass@");
+    let findings = json(&lockctl(&["--json", "doctor", &url]).assert().code(1).get_output().stdout);
+    assert!(verdict(&findings, "locks").1.contains("--prefix"), "{findings}");
+    let prefixed = ["--json", "doctor", &url, "--prefix", "shop"];
+    let findings = json(&lockctl(&prefixed).assert().success().get_output().stdout);
+    assert_eq!((verdict(&findings, "locks").0, verdict(&findings, "sharing").0), ("good".into(), "doubt".into()));
+    assert!(verdict(&findings, "sharing").1.contains("readers and permits"), "{findings}");
+    server.tell("ACL SETUSER least +pexpireat +zcard +zremrangebyscore");
+    let findings = json(&lockctl(&prefixed).assert().success().get_output().stdout);
+    assert_eq!(verdict(&findings, "sharing").0, "good", "{findings}");
+    let left = || server.keys().into_iter().filter(|(_, left)| *left == -1).collect::<Vec<_>>();
+    assert!(left().is_empty(), "{:?}", left());
 }
