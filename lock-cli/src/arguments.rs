@@ -55,6 +55,9 @@ pub(crate) enum Verb {
         /// Say that you mean it: the holder may be in the middle of its work.
         #[arg(long, required = true)]
         force: bool,
+        /// Also delete what no lock of this library looks like: a value of another client without an expiry.
+        #[arg(long)]
+        foreign: bool,
     },
     /// Run a command under a lock, as flock(1) does.
     Run(Run),

@@ -88,6 +88,24 @@ fn a_release_by_force_stops_the_holder_and_says_whether_there_was_one() {
 }
 
 #[test]
+fn a_release_by_force_does_not_delete_what_an_application_keeps() {
+    let server = Server::start();
+    server.tell("SET user:42:profile {}");
+    for words in [&["release", "--force", "user:42:profile"][..], &["--json", "release", "--force", "user:42:profile"]]
+    {
+        let refused = on(&server.url(), words).assert().code(2);
+        let told = text(&refused.get_output().stderr);
+        assert!(told.contains("another kind of client") && told.contains("--foreign"), "{told}");
+    }
+    assert_eq!(server.owner("user:42:profile").as_deref(), Some("{}"));
+    on(&server.url(), &["release", "--force", "--foreign", "user:42:profile"]).assert().success();
+    // What ends by itself is a lock of another kind of client.
+    server.tell("SET order:8 somebody PX 60000");
+    on(&server.url(), &["release", "--force", "order:8"]).assert().success();
+    assert!(server.keys().is_empty());
+}
+
+#[test]
 fn it_works_at_every_place() {
     let (cluster, sentinels, quorum) =
         (Cluster::of(Kind::Redis), Sentinels::of(Kind::Redis, 1), Servers::of(Kind::Redis, 3));
