@@ -96,9 +96,9 @@ impl Search<'_> {
             let [next, keys] = <[_; 2]>::try_from(items(reply)).map_err(|_| "the server's reply is no SCAN")?;
             cursor = text(&next).unwrap_or_default();
             looked_at += KEYS_PER_SCAN;
-            let names = items(keys).iter().filter_map(text);
+            let mut names: Vec<String> = items(keys).iter().filter_map(text).collect();
             // Without the helper keys.
-            let names: Vec<String> = names.filter(|name| !name.starts_with('{')).collect();
+            names.retain(|name| !name.starts_with('{'));
             for some in names.chunks(AT_ONCE) {
                 self.look_at(server, some).await?;
                 if self.has_enough() {
