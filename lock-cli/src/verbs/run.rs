@@ -1,7 +1,7 @@
 //! `lockctl run NAME -- COMMAND`
 
 use std::process::{ExitCode, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lock_runtime::{ErrorKind, LockError, LockGuard, LockManager};
 use tokio::process::{Child, Command};
@@ -17,10 +17,8 @@ mod signals;
 const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 /// While a command waits for its lock, the server may be away, or refuse, for this long.
 const AWAY: Duration = Duration::from_secs(10);
-/// A look whether the server refuses, and the pause before it. So much fits into `AWAY` that the second look in a row says it.
+/// How long a look takes whether the server refuses, and the pause before it.
 const LOOK: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_secs(4);
-const _: () = assert!(2 * (LOOK.as_secs() + PAUSE.as_secs()) == AWAY.as_secs(), "two looks");
 /// What shells say of a command that is not there, or is no program.
 const NOT_FOUND: u8 = 127;
 const NO_PROGRAM: u8 = 126;
@@ -68,19 +66,20 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Ends with the error when two looks in a row have found that the server refuses. A server that refuses for a moment, as in a
+/// Ends with the error when each look has found for [`AWAY`] that the server refuses. A server that refuses for a moment, as in a
 /// failover, is waited for.
 ///
 /// A wait says why it failed only at its end. So a look is a second, short wait: it stands behind the first one in this process, asks
 /// nothing, and ends with what the last ask of the first one was told. The first one keeps its place among all who wait.
 async fn lasting_refusal(locks: &LockManager, name: &str) -> LockError {
-    let mut was_refused = false;
+    let mut since = None;
     loop {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(LOOK).await;
         let look = locks.lock_named(name).timeout(LOOK).acquire().await;
         match look.err().filter(|error| error.kind() == ErrorKind::Unavailable) {
-            Some(error) if was_refused => return error,
-            refusal => was_refused = refusal.is_some(),
+            Some(error) if since.get_or_insert_with(Instant::now).elapsed() >= AWAY => return error,
+            Some(_) => {}
+            None => since = None,
         }
     }
 }
