@@ -55,6 +55,9 @@ pub(crate) enum Verb {
         /// Say that you mean it: the holder may be in the middle of its work.
         #[arg(long, required = true)]
         force: bool,
+        /// Also delete what no lock of this library looks like: a value of another client without an expiry.
+        #[arg(long)]
+        foreign: bool,
     },
     /// Run a command under a lock, as flock(1) does.
     Run(Run),
@@ -65,6 +68,9 @@ pub(crate) enum Verb {
         /// In place of --url.
         #[arg(value_name = "URL")]
         server: Option<String>,
+        /// Begin the names of its own locks with this: the namespace, where the user may lock nothing else.
+        #[arg(long, value_name = "NAME")]
+        prefix: Option<String>,
     },
     /// Print completions for a shell.
     #[command(hide = true)]

@@ -37,10 +37,10 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::List(list) => verbs::list::run(&place, &output, &list).await,
         Verb::Who { name } => verbs::who::run(&place, &output, &name).await,
         Verb::Watch(watch) => verbs::watch::run(&place, &output, &watch).await,
-        Verb::Release { name, .. } => verbs::release::run(&place, &output, &name).await,
+        Verb::Release { name, foreign, .. } => verbs::release::run(&place, &output, &name, foreign).await,
         Verb::Run(run) => verbs::run::run(&place, run).await,
         Verb::Bench(bench) => verbs::bench::run(&place, &output, &bench).await,
-        Verb::Doctor { server } => verbs::doctor::run(&place, &output, server).await,
+        Verb::Doctor { server, prefix } => verbs::doctor::run(&place, &output, server, prefix.as_deref()).await,
         Verb::Completions { shell } => verbs::papers::completions(shell),
         Verb::Man => verbs::papers::man(),
     }

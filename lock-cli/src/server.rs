@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lock_runtime::LockServer;
+use lock_runtime::{BackendError, LockServer};
 use redis::Value;
 
 /// The reply as a text. `None` for anything else.
@@ -23,18 +23,24 @@ pub(crate) fn items(value: Value) -> Vec<Value> {
     }
 }
 
-/// The lines `name:value` of a reply to `INFO` or `CLUSTER INFO`. Empty when the server does not tell.
-pub(crate) async fn facts(server: &LockServer, words: &[&str]) -> BTreeMap<String, String> {
-    let reply = server.ask(words).await.ok().as_ref().and_then(text).unwrap_or_default();
+/// The lines `name:value` of a reply to `INFO` or `CLUSTER INFO`. Empty when the server refuses to tell. The error says that the
+/// server did not answer.
+pub(crate) async fn facts(server: &LockServer, words: &[&str]) -> Result<BTreeMap<String, String>, BackendError> {
+    let reply = server.ask(words).await?.ok().as_ref().and_then(text).unwrap_or_default();
     let fact = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-    reply.lines().filter_map(fact).collect()
+    Ok(reply.lines().filter_map(fact).collect())
 }
 
-/// A setting. `None` when the server does not tell.
-pub(crate) async fn setting(server: &LockServer, name: &str) -> Option<String> {
-    match server.ask(&["CONFIG", "GET", name]).await.ok()? {
-        Value::Map(pairs) => pairs.first().and_then(|(_, value)| text(value)),
-        Value::Array(items) => items.get(1).and_then(text),
+/// A setting. `None` when the server refuses to tell. The error says that the server did not answer.
+pub(crate) async fn setting(server: &LockServer, name: &str) -> Result<Option<String>, BackendError> {
+    Ok(match server.ask(&["CONFIG", "GET", name]).await? {
+        Ok(Value::Map(pairs)) => pairs.first().and_then(|(_, value)| text(value)),
+        Ok(Value::Array(items)) => items.get(1).and_then(text),
         _ => None,
-    }
+    })
+}
+
+/// Whether the server refused for a missing right.
+pub(crate) fn is_denied(refusal: &BackendError) -> bool {
+    refusal.to_string().contains("NOPERM")
 }

@@ -63,7 +63,12 @@ impl Finding {
     }
 }
 
-pub(crate) async fn run(place: &Place, output: &Output, server: Option<String>) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(
+    place: &Place,
+    output: &Output,
+    server: Option<String>,
+    prefix: Option<&str>,
+) -> Result<ExitCode, Failure> {
     let locks = place.connect_to(server.clone(), |builder| builder).await?;
     let servers = locks.servers();
     let mut findings = Vec::new();
@@ -71,7 +76,7 @@ pub(crate) async fn run(place: &Place, output: &Output, server: Option<String>) 
         findings.extend(checks::all(server, servers.len()).await);
     }
     let other = place.connect_to(server, |builder| builder).await?;
-    findings.push(trial::run(&locks, &other).await);
+    findings.extend(trial::run(&locks, &other, prefix).await);
     output.print(&findings, || report(&findings))?;
     let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })

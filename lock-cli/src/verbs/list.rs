@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use futures_util::future::join_all;
-use lock_runtime::{LockManager, LockServer};
+use futures_util::future::{join_all, try_join_all};
+use lock_runtime::{LockError, LockManager, LockServer};
 
 use crate::arguments::List;
 use crate::failure::{AWAY, Failure, tell};
 use crate::output::{Lock, Output, lock_table};
 use crate::place::Place;
-use crate::server::{items, text};
+use crate::server::{is_denied, items, text};
 
 /// How many keys the server looks at per command: some tenths of a millisecond.
 const KEYS_PER_SCAN: u64 = 1000;
@@ -19,74 +19,140 @@ const AT_ONCE: usize = 100;
 
 pub(crate) async fn run(place: &Place, output: &Output, list: &List) -> Result<ExitCode, Failure> {
     let locks = place.connect().await?;
-    let found = find(&locks, list).await?;
-    output.print(&found.locks, || match found.locks.as_slice() {
-        [] => "no lock is held".to_owned(),
-        locks => lock_table(locks),
-    })?;
-    if found.is_cut {
-        tell(&"there may be more: raise --limit or --max-keys, or give a pattern");
-    }
-    Ok(ExitCode::SUCCESS)
+    let found = find(&locks, list).await;
+    found.show(output)?;
+    Ok(found.code())
 }
 
 /// The locks that are held, in the order of their names.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) locks: Vec<Lock>,
-    /// A bound ended the search.
+    /// A bound ended the search before all was looked at.
     pub(crate) is_cut: bool,
+    /// What could not be looked at, and why. Locks may be missing for it.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Found {
+    /// Prints the locks, and tells what is missing.
+    pub(crate) fn show(&self, output: &Output) -> Result<(), Failure> {
+        // Nobody may say that no lock is held who has not looked at all of them.
+        if self.problems.is_empty() || !self.locks.is_empty() {
+            output.print(&self.locks, || match self.locks.as_slice() {
+                [] => "no lock is held".to_owned(),
+                locks => lock_table(locks),
+            })?;
+        }
+        for problem in &self.problems {
+            tell(problem);
+        }
+        if self.is_cut {
+            tell(&"there may be more: raise --limit or --max-keys, or give a pattern");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn code(&self) -> ExitCode {
+        if self.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(AWAY) }
+    }
 }
 
 /// Looks through all servers with SCAN, which never stops a server for long. A key is a lock when its value is a token of
 /// a manager; `who` shows also what other clients lock.
-pub(crate) async fn find(locks: &LockManager, list: &List) -> Result<Found, Failure> {
-    let mut found = Found::default();
-    let mut seen = BTreeSet::new();
+pub(crate) async fn find(locks: &LockManager, list: &List) -> Found {
+    let mut search = Search { locks, list, seen: BTreeSet::new(), found: Found::default(), refusal: None };
     for server in locks.servers() {
-        scan(locks, &server, list, &mut seen, &mut found).await?;
+        if let Err(problem) = search.scan(&server).await {
+            search.found.problems.push(format!("{}: {problem}", server.address()));
+        }
+        if search.has_enough() {
+            break;
+        }
     }
-    found.locks.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(found)
+    search.end()
 }
 
-async fn scan(
-    locks: &LockManager,
-    server: &LockServer,
-    list: &List,
-    seen: &mut BTreeSet<String>,
-    found: &mut Found,
-) -> Result<(), Failure> {
-    let (count, mut cursor, mut looked_at) = (KEYS_PER_SCAN.to_string(), "0".to_owned(), 0);
-    loop {
-        let words = ["SCAN", &cursor, "MATCH", &list.pattern, "COUNT", &count, "TYPE", "string"];
-        let reply = server.ask(&words).await;
-        let reply =
-            reply.map_err(|error| Failure::new(AWAY, format!("{}: {error} (`list` needs +scan)", server.address())))?;
-        let [next, keys] =
-            <[_; 2]>::try_from(items(reply)).map_err(|_| Failure::new(AWAY, "the server's reply is no SCAN"))?;
-        cursor = text(&next).unwrap_or_default();
-        looked_at += KEYS_PER_SCAN;
-        // Not a helper key, nor one that SCAN returned before, or that a server of a quorum has as well.
-        let mut names: Vec<String> = items(keys).iter().filter_map(text).collect();
-        names.retain(|name| !name.starts_with('{') && seen.insert(name.clone()));
-        for some in names.chunks(AT_ONCE) {
-            let looks = some.iter().map(|name| locks.inspect_named(name));
-            // A name that no lock can have is another kind of key, and a lock may be gone by now.
-            let held = join_all(looks).await.into_iter().filter_map(|look| look.ok().flatten());
-            found.locks.extend(held.filter(|info| info.holder.is_some()).map(Lock::from));
-            if found.locks.len() >= list.limit {
-                found.is_cut = found.locks.len() > list.limit || cursor != "0";
-                found.locks.truncate(list.limit);
+/// A search under way.
+struct Search<'a> {
+    locks: &'a LockManager,
+    list: &'a List,
+    /// The locks that were looked at: SCAN may return a key twice, and each server of a quorum has it.
+    seen: BTreeSet<String>,
+    found: Found,
+    /// The first error of a look at a lock.
+    refusal: Option<LockError>,
+}
+
+impl Search<'_> {
+    /// Looks through a server. The error says why the rest of the server was not looked at.
+    async fn scan(&mut self, server: &LockServer) -> Result<(), String> {
+        let (count, mut cursor, mut looked_at) = (KEYS_PER_SCAN.to_string(), "0".to_owned(), 0);
+        loop {
+            let words = ["SCAN", &cursor, "MATCH", &self.list.pattern, "COUNT", &count, "TYPE", "string"];
+            let reply = server.ask(&words).await.map_err(|away| away.to_string())?.map_err(|refusal| {
+                if is_denied(&refusal) { format!("{refusal} (`list` needs +scan)") } else { refusal.to_string() }
+            })?;
+            let [next, keys] = <[_; 2]>::try_from(items(reply)).map_err(|_| "the server's reply is no SCAN")?;
+            cursor = text(&next).unwrap_or_default();
+            looked_at += KEYS_PER_SCAN;
+            let mut names: Vec<String> = items(keys).iter().filter_map(text).collect();
+            // Without the helper keys.
+            names.retain(|name| !name.starts_with('{'));
+            for some in names.chunks(AT_ONCE) {
+                self.look_at(server, some).await?;
+                if self.has_enough() {
+                    return Ok(());
+                }
+            }
+            if cursor == "0" || cursor.is_empty() {
+                return Ok(());
+            }
+            if looked_at >= self.list.max_keys {
+                self.found.is_cut = true;
                 return Ok(());
             }
         }
-        if cursor == "0" || cursor.is_empty() {
-            return Ok(());
+    }
+
+    /// Adds those of these keys that are locks. Most keys of a server may be something else: a key costs the server a `GET`, and only
+    /// a lock costs it a script.
+    async fn look_at(&mut self, server: &LockServer, names: &[String]) -> Result<(), String> {
+        let gets: Vec<_> = names.iter().map(|name| ["GET", name]).collect();
+        let values = try_join_all(gets.iter().map(|get| server.ask(get))).await.map_err(|away| away.to_string())?;
+        let may_be_lock = |value: &Result<_, _>| match value {
+            Ok(value) => text(value).is_some_and(|value| LockManager::is_lock_value(&value)),
+            // The look at the lock says why, or finds its value elsewhere: the slot of a cluster may have moved.
+            Err(_) => true,
+        };
+        let locks = names.iter().zip(&values).filter(|(_, value)| may_be_lock(value)).map(|(name, _)| name);
+        let new: Vec<_> = locks.filter(|name| self.seen.insert((*name).clone())).collect();
+        for look in join_all(new.iter().map(|name| self.locks.inspect_named(name))).await {
+            match look {
+                // A lock may be gone by now.
+                Ok(lock) => self.found.locks.extend(lock.filter(|lock| lock.holder.is_some()).map(Lock::from)),
+                // No lock can have this name.
+                Err(LockError::InvalidKey { .. }) => {}
+                Err(error) => {
+                    self.refusal.get_or_insert(error);
+                }
+            }
         }
-        if looked_at >= list.max_keys {
-            found.is_cut = true;
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Whether more locks were found than are wanted. So there are more than are shown.
+    fn has_enough(&self) -> bool {
+        self.found.locks.len() > self.list.limit
+    }
+
+    fn end(self) -> Found {
+        let is_cut = self.found.is_cut || self.has_enough();
+        let Self { list, mut found, refusal, .. } = self;
+        found.is_cut = is_cut;
+        found.problems.extend(refusal.map(|refusal| refusal.to_string()));
+        found.locks.sort_by(|one, other| one.name.cmp(&other.name));
+        found.locks.truncate(list.limit);
+        found
     }
 }

@@ -1,9 +1,9 @@
 //! `lockctl run NAME -- COMMAND`
 
 use std::process::{ExitCode, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lock_runtime::{LockError, LockGuard};
+use lock_runtime::{ErrorKind, LockError, LockGuard, LockManager};
 use tokio::process::{Child, Command};
 
 use crate::arguments::Run;
@@ -15,8 +15,10 @@ mod signals;
 
 /// A wait without an end: longer than any machine runs.
 const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
-/// While a command waits for its lock, the server may be away for this long.
+/// While a command waits for its lock, the server may be away, or refuse, for this long.
 const AWAY: Duration = Duration::from_secs(10);
+/// How long a look takes whether the server refuses, and the pause before it.
+const LOOK: Duration = Duration::from_secs(1);
 /// What shells say of a command that is not there, or is no program.
 const NOT_FOUND: u8 = 127;
 const NO_PROGRAM: u8 = 126;
@@ -35,6 +37,10 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
     let request = locks.lock_named(&name).timeout(timeout.unwrap_or(ENDLESS)).expire(expire);
     let guard = tokio::select! {
         guard = request.acquire() => guard?,
+        refusal = lasting_refusal(&locks, &name) => {
+            locks.shutdown().await;
+            return Err(refusal.into());
+        }
         code = signals.ended_by() => {
             locks.shutdown().await;
             return Ok(ExitCode::from(code));
@@ -57,6 +63,24 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
             Ok(code_of(ended.status))
         }
         Ok(()) => Ok(code_of(ended.status)),
+    }
+}
+
+/// Ends with the error when each look has found for [`AWAY`] that the server refuses. A server that refuses for a moment, as in a
+/// failover, is waited for.
+///
+/// A wait says why it failed only at its end. So a look is a second, short wait: it stands behind the first one in this process, asks
+/// nothing, and ends with what the last ask of the first one was told. The first one keeps its place among all who wait.
+async fn lasting_refusal(locks: &LockManager, name: &str) -> LockError {
+    let mut since = None;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let look = locks.lock_named(name).timeout(LOOK).acquire().await;
+        match look.err().filter(|error| error.kind() == ErrorKind::Unavailable) {
+            Some(error) if since.get_or_insert_with(Instant::now).elapsed() >= AWAY => return error,
+            Some(_) => {}
+            None => since = None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::Watch;
 use crate::failure::Failure;
-use crate::output::{BAD, HEAD, Lock, Output, lock_table};
+use crate::output::{BAD, HEAD, Lock, Output, clean, lock_table};
 use crate::place::Place;
 use crate::verbs::list::{Found, find};
 
@@ -22,42 +22,48 @@ pub(crate) async fn run(place: &Place, output: &Output, watch: &Watch) -> Result
     let screen = (!output.is_json() && std::io::stdout().is_terminal()).then(Screen::enter).transpose()?;
     let watched = tokio::select! {
         watched = look_again_and_again(&locks, output, watch, screen.is_some()) => watched,
-        () = told_to_end() => Ok(()),
+        () = told_to_end() => Ok(ExitCode::SUCCESS),
     };
     drop(screen);
-    watched.map(|()| ExitCode::SUCCESS)
+    watched
 }
 
+/// Returns the exit code of the last look.
 async fn look_again_and_again(
     locks: &LockManager,
     output: &Output,
     watch: &Watch,
     is_live: bool,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let mut beat = interval(watch.interval.max(SHORTEST));
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut looks = 0;
+    let (mut looks, mut code) = (0, ExitCode::SUCCESS);
     while watch.count.is_none_or(|count| looks < count) {
         beat.tick().await;
         looks += 1;
-        match (find(locks, &watch.list).await, is_live) {
-            (Ok(found), true) => Screen::draw(&frame(&found))?,
-            (Ok(found), false) => output.print(&found.locks, || lock_table(&found.locks))?,
-            // The server may come back.
-            (Err(failure), true) => Screen::draw(&format!("{BAD}{failure}{BAD:#}\n"))?,
-            (Err(failure), false) => drop(failure.report()),
+        // A server that is away may come back.
+        let found = find(locks, &watch.list).await;
+        code = found.code();
+        if is_live {
+            Screen::draw(&frame(&found))?;
+        } else {
+            found.show(output)?;
         }
     }
-    Ok(())
+    Ok(code)
 }
 
 /// One picture of the live table.
 fn frame(found: &Found) -> String {
     let waiting: usize = found.locks.iter().map(|lock: &Lock| lock.waiting.len()).sum();
     let more = if found.is_cut { " (and more)" } else { "" };
-    let mut text = format!("{HEAD}{} locks{HEAD:#}{more}, {waiting} processes wait\n\n", found.locks.len());
-    // To a text this can't fail.
-    let _ = write!(text, "{}", lock_table(&found.locks));
+    let mut text = format!("{HEAD}{} locks{HEAD:#}{more}, {waiting} processes wait\n", found.locks.len());
+    for problem in &found.problems {
+        // To a text this can't fail.
+        let _ = writeln!(text, "{BAD}{}{BAD:#}", clean(problem));
+    }
+    text.push('\n');
+    text += &lock_table(&found.locks);
     text
 }
 

@@ -22,7 +22,7 @@ pub(crate) async fn run(place: &Place, output: &Output, name: &str) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(lock: &Lock) -> String {
+pub(crate) fn describe(lock: &Lock) -> String {
     let waiting: Vec<String> = lock.waiting.iter().map(|label| clean(label)).collect();
     let waiting = if waiting.is_empty() { "nobody".to_owned() } else { waiting.join(", ") };
     let (name, holder, mode, left) = (clean(&lock.name), lock.holder_text(), &lock.mode, lock.left_text());

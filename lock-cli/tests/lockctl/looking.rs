@@ -1,19 +1,14 @@
-//! `list`, `who`, `release`, `doctor` and `bench`.
+//! `who`, `release` and `bench`; and all verbs at every place.
 
 use serde_json::Value;
 use tests::cluster::Cluster;
-use tests::proxy::{Disguise, Proxy};
 use tests::quorum::Servers;
 use tests::sentinel::Sentinels;
 use tests::server::{Kind, Server};
 
 use tests::patience::eventually_blocking;
 
-use crate::{Held, SOON, lockctl, on, start, text};
-
-fn json(output: &[u8]) -> Value {
-    serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
-}
+use crate::{Held, LEAST_RIGHTS, SOON, json, lockctl, on, start, text};
 
 #[test]
 fn who_names_the_holder_while_it_holds() {
@@ -78,39 +73,6 @@ fn what_another_client_holds_is_shown_without_a_name() {
 }
 
 #[test]
-fn a_list_has_the_locks_that_are_held_and_nothing_else() {
-    let held = Held::new("l");
-    let url = held.server.url();
-    let guards = held.runtime.block_on(async {
-        let mut guards = Vec::new();
-        for number in 0..30_u32 {
-            guards.push(held.locks.lock("order", &number).fenced(true).acquire().await.unwrap());
-        }
-        guards.push(held.locks.lock("stock", "a b").acquire().await.unwrap());
-        guards
-    });
-    held.server.tell("SET order:cache value");
-    held.server.tell("RPUSH order:list value");
-    for number in 0..3000 {
-        held.server.tell(&format!("SET other:{number} value"));
-    }
-    let before = held.server.commandstats();
-    let all = json(&on(&url, &["--json", "list"]).assert().success().get_output().stdout);
-    assert_eq!(all.as_array().unwrap().len(), guards.len());
-    assert_eq!(all[30]["name"], "stock:a b");
-    let calls = held.server.commandstats().since(&before);
-    assert_eq!(calls.of("keys"), 0, "KEYS stops the server");
-    assert!(calls.of("scan") >= 3);
-    let some = json(&on(&url, &["--json", "list", "order:1*"]).assert().success().get_output().stdout);
-    assert_eq!(some.as_array().unwrap().len(), 11);
-    let few = on(&url, &["list", "--limit", "5"]).assert().success();
-    assert_eq!(text(&few.get_output().stdout).lines().count(), 6);
-    assert!(text(&few.get_output().stderr).contains("--limit"), "{few}");
-    let bounded = on(&url, &["list", "--max-keys", "1"]).assert().success();
-    assert!(text(&bounded.get_output().stderr).contains("--max-keys"), "{bounded}");
-}
-
-#[test]
 fn a_release_by_force_stops_the_holder_and_says_whether_there_was_one() {
     let held = Held::new("l");
     let url = held.server.url();
@@ -123,6 +85,24 @@ fn a_release_by_force_stops_the_holder_and_says_whether_there_was_one() {
     assert_eq!(json(&none.get_output().stdout)["released"], false);
     let told = held.runtime.block_on(guard.release()).unwrap_err();
     assert!(told.to_string().contains("released by force"), "{told}");
+}
+
+#[test]
+fn a_release_by_force_does_not_delete_what_an_application_keeps() {
+    let server = Server::start();
+    server.tell("SET user:42:profile {}");
+    for words in [&["release", "--force", "user:42:profile"][..], &["--json", "release", "--force", "user:42:profile"]]
+    {
+        let refused = on(&server.url(), words).assert().code(2);
+        let told = text(&refused.get_output().stderr);
+        assert!(told.contains("another kind of client") && told.contains("--foreign"), "{told}");
+    }
+    assert_eq!(server.owner("user:42:profile").as_deref(), Some("{}"));
+    on(&server.url(), &["release", "--force", "--foreign", "user:42:profile"]).assert().success();
+    // What ends by itself is a lock of another kind of client.
+    server.tell("SET order:8 somebody PX 60000");
+    on(&server.url(), &["release", "--force", "order:8"]).assert().success();
+    assert!(server.keys().is_empty());
 }
 
 #[test]
@@ -181,80 +161,12 @@ fn the_password_of_a_url_is_not_shown() {
 }
 
 #[test]
-fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
-    let verdict = |findings: &Value, check: &str| {
-        let all = findings.as_array().unwrap();
-        let finding =
-            all.iter().find(|finding| finding["check"] == check).unwrap_or_else(|| panic!("{check}: {findings}"));
-        (finding["verdict"].as_str().unwrap().to_owned(), finding["advice"].as_str().unwrap_or_default().to_owned())
-    };
-    let sound = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let findings = json(&lockctl(&["--json", "doctor", &sound.url()]).assert().success().get_output().stdout);
-    let sound_in =
-        ["version", "replicas", "persistence", "eviction", "latency", "clock", "alarms", "replica waits", "locks"];
-    for check in sound_in {
-        assert_eq!(verdict(&findings, check).0, "good", "{check}: {findings}");
-    }
-    let ill = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru", "--appendonly", "no"]);
-    let findings = json(&lockctl(&["--json", "doctor", &ill.url()]).assert().code(1).get_output().stdout);
-    assert_eq!(verdict(&findings, "eviction").0, "bad");
-    assert!(verdict(&findings, "eviction").1.contains("noeviction"));
-    assert_eq!(verdict(&findings, "persistence").0, "doubt");
-    // A user without the right to queue, nor to read anything about the server.
-    sound.tell("ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +get +del +time +subscribe +eval +evalsha");
-    let url = sound.url().replace("redis://", "redis://least:pass@");
-    let findings = json(&lockctl(&["--json", "doctor", &url]).assert().code(1).get_output().stdout);
-    assert_eq!((verdict(&findings, "locks").0.as_str(), verdict(&findings, "version").0.as_str()), ("bad", "unknown"));
-    assert!(verdict(&findings, "locks").1.contains("Rights"), "{findings}");
-    for (check, right) in [("alarms", "+client|tracking"), ("replica waits", "+wait")] {
-        let (verdict, advice) = verdict(&findings, check);
-        assert!(verdict == "doubt" && advice.contains(right), "{check}: {findings}");
-    }
-}
-
-/// What a server of another kind lacks is named where it matters to somebody, and nobody is told to give rights.
-#[test]
-fn a_doctor_names_what_a_server_can_not_do() {
-    let server = Server::start();
-    let instead = |words: &[String]| {
-        let unknown = ["LACKING".to_owned()].to_vec();
-        let is_tracking =
-            words[0] == "CLIENT" && words.get(1).is_some_and(|word| word == "TRACKING" || word == "CACHING");
-        (is_tracking || words[0] == "WAIT").then_some(unknown)
-    };
-    let plain = Proxy::disguised(&server, Disguise { name: "kevy", version: "1.39.0", instead });
-    let findings = json(&lockctl(&["--json", "doctor", &plain.url()]).assert().success().get_output().stdout);
-    for (check, told) in [("alarms", "no alarms"), ("replica waits", "no replica waits")] {
-        let finding = findings.as_array().unwrap().iter().find(|finding| finding["check"] == check).unwrap();
-        assert_eq!(finding["verdict"], "doubt", "{findings}");
-        assert!(
-            finding["found"].as_str().unwrap().contains(told)
-                && !finding["advice"].as_str().unwrap().contains("rights"),
-            "{finding}"
-        );
-    }
-    let version = findings.as_array().unwrap().iter().find(|finding| finding["check"] == "version").unwrap();
-    assert_ne!(version["verdict"], "bad", "{version}");
-    // A server that answers in RESP2 is named, and no right would help.
-    let instead =
-        |words: &[String]| (words[0] == "HELLO").then(|| [&["HELLO".to_owned(), "2".to_owned()], &words[2..]].concat());
-    let old = Proxy::disguised(&server, Disguise { name: "kevy", version: "1.39.0", instead });
-    let refused = lockctl(&["doctor", &old.url()]).assert().code(69);
-    let told = text(&refused.get_output().stderr);
-    assert!(told.contains("kevy 1.39.0 lacks RESP3") && !told.contains("Rights"), "{told}");
-}
-
-#[test]
 fn the_least_rights_are_enough() {
     let held = Held::new("till 3");
-    // As docs/protocol.md has them.
-    held.server.tell(
-        "ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +zadd +zpopmin \
-         +zrange +zrem +zscore +time +publish +subscribe +eval +evalsha",
-    );
+    held.server.tell(&format!("ACL SETUSER least on >pass ~* &cache_lock:* -@all {LEAST_RIGHTS}"));
     let url = held.server.url().replace("redis://", "redis://least:pass@");
     let findings = json(&on(&url, &["--json", "doctor"]).assert().success().get_output().stdout);
-    let trial = findings.as_array().unwrap().last().unwrap();
+    let trial = findings.as_array().unwrap().iter().find(|finding| finding["check"] == "locks").unwrap();
     assert_eq!(trial["verdict"], "good", "{findings}");
     let _guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
     let waiter = start(&held.server.url(), &["run", "order:7", "--timeout", "20s", "true"]);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
+mod doctor;
+mod listing;
 mod looking;
 mod papers;
 mod running;
@@ -12,9 +14,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use lock_runtime::LockManager;
+use serde_json::Value;
 use tests::server::Server;
 
 const SOON: Duration = Duration::from_secs(10);
+/// The commands that every user of locks needs, as docs/protocol.md has them.
+const LEAST_RIGHTS: &str = "+set +get +del +pexpire +pttl +exists +zadd +zpopmin +zrange +zrem +zscore +time +publish +subscribe \
+    +eval +evalsha";
 
 /// The program with these arguments, and no address in the environment.
 fn lockctl(arguments: &[&str]) -> assert_cmd::Command {
@@ -30,15 +36,26 @@ fn on(url: &str, arguments: &[&str]) -> assert_cmd::Command {
     command
 }
 
+/// The program, which hears all signals: also those that these tests were started to ignore, as a shell does in the background.
+fn hearing(arguments: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_lockctl")]).args(arguments);
+    command
+}
+
 /// Starts the program in the background.
 fn start(url: &str, arguments: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockctl"));
-    command.args(arguments).env("REDIS_URL", url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = hearing(arguments);
+    command.env("REDIS_URL", url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
 fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
+}
+
+fn json(output: &[u8]) -> Value {
+    serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
 fn code(output: &Output) -> i32 {

@@ -1,11 +1,12 @@
 //! `run`: a command under a lock.
 
 use std::io::Write as _;
-use std::process::Child;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tests::patience::eventually_blocking;
-use tests::server::Server;
+use tests::server::{Server, free_port};
 
 use crate::{Held, SOON, code, on, start, text};
 
@@ -161,4 +162,55 @@ fn whoever_is_killed_leaves_the_lock_for_its_lease() {
     child.wait().unwrap();
     assert!(server.owner("job:1").is_some());
     until_held(&server, "job:1", false);
+}
+
+/// It would wait for ever: no lock can be had on a replica, and the connection lives.
+#[test]
+fn a_server_that_refuses_ends_the_wait_for_the_lock() {
+    let held = Held::new("l");
+    let guard = held.runtime.block_on(held.locks.lock("job", &1).acquire()).unwrap();
+    // It waits at first, and is refused later.
+    let waiting = start(&held.server.url(), &["run", "job:1", "--", "echo", "ran"]);
+    eventually_blocking("it waits", SOON, || held.server.keys().contains_key("{job:1}:queue"));
+    held.server.tell(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
+    let at_once = start(&held.server.url(), &["run", "job:2", "--", "echo", "ran"]);
+    for refused in [waiting, at_once] {
+        let ended = refused.wait_with_output().unwrap();
+        assert_eq!((code(&ended), text(&ended.stdout).as_str()), (69, ""), "{ended:?}");
+        assert!(text(&ended.stderr).contains("READONLY"), "{ended:?}");
+    }
+    drop(guard);
+}
+
+/// Who waits keeps its place: the first of two that wait is the first to get the lock.
+#[test]
+fn a_long_wait_keeps_its_place() {
+    let held = Held::new("l");
+    let guard = held.runtime.block_on(held.locks.lock("job", &1).acquire()).unwrap();
+    let queue = || held.server.ask::<Vec<String>>("ZRANGE {job:1}:queue 0 -1");
+    let waiting = start(&held.server.url(), &["run", "--label", "first", "job:1", "--", "true"]);
+    eventually_blocking("it waits", SOON, || queue().len() == 1);
+    let behind = start(&held.server.url(), &["run", "--label", "second", "job:1", "--", "true"]);
+    eventually_blocking("another waits", SOON, || queue().len() == 2);
+    // Longer than the looks whether the server refuses.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(6) {
+        let waiting = queue();
+        assert!(waiting.len() == 2 && waiting[0].ends_with("@first"), "{waiting:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    held.runtime.block_on(guard.release()).unwrap();
+    for child in [waiting, behind] {
+        assert_eq!(code(&child.wait_with_output().unwrap()), 0);
+    }
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored_by_the_command() {
+    let server = Server::start();
+    let lockctl = "trap '' HUP INT; exec \"$0\" run job:1 -- sh -c 'kill -HUP $PPID $$; kill -INT $$; echo ran'";
+    let mut command = Command::new("sh");
+    command.args(["-c", lockctl, env!("CARGO_BIN_EXE_lockctl")]).env("REDIS_URL", server.url());
+    let ended = command.output().unwrap();
+    assert_eq!((code(&ended), text(&ended.stdout).as_str()), (0, "ran\n"), "{ended:?}");
 }

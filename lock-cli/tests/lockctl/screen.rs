@@ -5,7 +5,7 @@ use std::process::Command;
 use rexpect::session::spawn_command;
 use tests::server::Server;
 
-use crate::{Held, on, text};
+use crate::{Held, hearing, on, text};
 
 /// Milliseconds to wait for a text on the terminal.
 const PATIENCE: Option<u64> = Some(10_000);
@@ -60,8 +60,8 @@ fn ctrl_c_reaches_the_command_of_run_once() {
     let folder = tempfile::tempdir().unwrap();
     let end = folder.path().join("end");
     let script = "trap 'echo got-int' INT; echo ready; while [ ! -e \"$0\" ]; do sleep 0.05; done; echo the-end";
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockctl"));
-    command.args(["run", "job:1", "--", "sh", "-c", script]).arg(&end).env("REDIS_URL", server.url());
+    let mut command = hearing(&["run", "job:1", "--", "sh", "-c", script]);
+    command.arg(&end).env("REDIS_URL", server.url());
     let mut terminal = spawn_command(command, PATIENCE).unwrap();
     terminal.exp_string("ready").unwrap();
     terminal.send_control('c').unwrap();

@@ -11,6 +11,8 @@ use crate::options::LockOptions;
 use crate::store::AnyStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::link::Link;
+use crate::store::seen::SHARED;
+use crate::token::Token;
 use crate::{BackendError, LockError, LockRequest, key};
 
 /// No part of the API: it may change with each version.
@@ -27,6 +29,13 @@ impl LockManager {
 
     pub async fn force_release_named(&self, name: &str) -> Result<bool, LockError> {
         reach::force_release(self.core(), self.whole_name(name)?).await
+    }
+
+    /// Whether a lock of this library has such a value.
+    #[must_use]
+    pub fn is_lock_value(value: &str) -> bool {
+        let token = Token::foreign(value);
+        token.label().is_some() || token.unforced().as_ref().unwrap_or(&token).as_str() == SHARED
     }
 
     fn whole_name(&self, name: &str) -> Result<Arc<str>, LockError> {
@@ -59,17 +68,27 @@ impl LockServer {
         self.0.server()
     }
 
-    /// Sends a command to this server, and returns its reply.
+    /// Sends a command to this server, and returns its reply. The inner error is the server's refusal.
     ///
     /// # Errors
     ///
-    /// When the server did not answer in time, or refused.
-    pub async fn ask(&self, words: &[&str]) -> Result<redis::Value, BackendError> {
+    /// When there is no connection to the server, or no answer in time.
+    pub async fn ask(&self, words: &[&str]) -> Result<Result<redis::Value, BackendError>, BackendError> {
         self.asking(words).await
     }
 
-    fn asking<'a>(&'a self, words: &'a [&'a str]) -> BoxFuture<'a, Result<redis::Value, BackendError>> {
+    fn asking<'a>(
+        &'a self,
+        words: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Result<redis::Value, BackendError>, BackendError>> {
         self.0.ask(words).boxed()
+    }
+
+    /// Why the grants of this server of a quorum do not count, as far as the connection to it knows. `None` when they count, and for
+    /// a server of no quorum.
+    #[must_use]
+    pub fn lacks_vote(&self) -> Option<BackendError> {
+        self.0.lacks_vote()
     }
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use lock_runtime::LockServer;
+use lock_runtime::{BackendError, LockServer};
 
 use super::{Finding, Verdict, clock};
 use crate::output::brief;
 use crate::sample::Sample;
-use crate::server::{facts, setting};
+use crate::server::{facts, is_denied, setting};
 
 type Facts = BTreeMap<String, String>;
 
@@ -16,22 +16,36 @@ type Facts = BTreeMap<String, String>;
 const PINGS: u32 = 50;
 /// The default command timeout leaves this much for a round trip.
 const FAR: Duration = Duration::from_millis(300);
+/// How many hash slots a cluster has.
+const SLOTS: u32 = 16_384;
 
-/// All checks of one server out of `servers`.
+/// All checks of one server out of `servers`. A server that does not answer, or does not answer any more, gets no verdict but that.
 pub(super) async fn all(server: &LockServer, servers: usize) -> Vec<Finding> {
+    answered(server, servers).await.unwrap_or_else(|away| {
+        let found = format!("does not answer: {away}");
+        vec![
+            Finding::new(server.address(), "connection", Verdict::Bad, found)
+                .advise("look whether the server runs, and whether this machine reaches it"),
+        ]
+    })
+}
+
+/// What the server's answers mean. The error says that the server did not answer.
+async fn answered(server: &LockServer, servers: usize) -> Result<Vec<Finding>, BackendError> {
     let address = server.address();
-    let info = facts(server, &["INFO"]).await;
+    let info = facts(server, &["INFO"]).await?;
     let mut findings = vec![version(address, &info), role(address, &info, servers)];
-    findings.extend(cluster(server, &info).await);
-    findings.push(persistence(server, &info).await);
-    findings.push(eviction(server, &info).await);
-    findings.push(latency(server).await);
-    findings.push(clock::check(server).await);
-    findings.push(alarms(server).await);
+    findings.extend(cluster(server, &info).await?);
+    findings.extend(vote(server));
+    findings.push(persistence(server, &info).await?);
+    findings.push(eviction(server, &info).await?);
+    findings.push(latency(server).await?);
+    findings.push(clock::check(server).await?);
+    findings.push(alarms(server).await?);
     if servers == 1 {
-        findings.push(replica_waits(server).await);
+        findings.push(replica_waits(server).await?);
     }
-    findings
+    Ok(findings)
 }
 
 fn version(address: &str, info: &Facts) -> Finding {
@@ -66,26 +80,39 @@ fn role(address: &str, info: &Facts, servers: usize) -> Finding {
     }
 }
 
-async fn cluster(server: &LockServer, info: &Facts) -> Option<Finding> {
+async fn cluster(server: &LockServer, info: &Facts) -> Result<Option<Finding>, BackendError> {
     if info.get("cluster_enabled").map(String::as_str) != Some("1") {
-        return None;
+        return Ok(None);
     }
-    let state = facts(server, &["CLUSTER", "INFO"]).await;
-    Some(match state.get("cluster_state").map(String::as_str) {
-        Some("ok") => Finding::new(server.address(), "cluster", Verdict::Good, "all slots are served"),
-        Some(other) => Finding::new(server.address(), "cluster", Verdict::Bad, format!("its state is {other}"))
-            .advise("look at `CLUSTER NODES`: some slots have no master"),
-        None => Finding::unknown(server.address(), "cluster", "+cluster|info"),
-    })
+    let (address, check) = (server.address(), "cluster");
+    let told = facts(server, &["CLUSTER", "INFO"]).await?;
+    let served = told.get("cluster_slots_ok").and_then(|slots| slots.parse::<u32>().ok());
+    // The state is `ok` also without a master for each slot, where the setting `cluster-require-full-coverage` is `no`.
+    Ok(Some(match (told.get("cluster_state").map(String::as_str), served) {
+        (Some("ok"), Some(SLOTS)) => Finding::new(address, check, Verdict::Good, "all slots are served"),
+        (Some(state), Some(served)) => {
+            let found = format!("its state is {state}, and {served} of {SLOTS} slots are served");
+            Finding::new(address, check, Verdict::Bad, found)
+                .advise("look at `CLUSTER NODES`: locks in a slot without a master can't be had")
+        }
+        _ => Finding::unknown(address, check, "+cluster|info"),
+    }))
 }
 
-async fn persistence(server: &LockServer, info: &Facts) -> Finding {
+/// Whether the server of a quorum may vote. Nothing is found where it may, and where there is no quorum.
+fn vote(server: &LockServer) -> Option<Finding> {
+    let found = format!("its grants do not count: {}", server.lacks_vote()?);
+    let advice = "wait, and stop no other server meanwhile: the quorum has one server less";
+    Some(Finding::new(server.address(), "vote", Verdict::Doubt, found).advise(advice))
+}
+
+async fn persistence(server: &LockServer, info: &Facts) -> Result<Finding, BackendError> {
     let (address, check) = (server.address(), "persistence");
     if info.get("loading").is_some_and(|loading| loading == "1") {
-        return Finding::new(address, check, Verdict::Bad, "the server is loading its data").advise("wait");
+        return Ok(Finding::new(address, check, Verdict::Bad, "the server is loading its data").advise("wait"));
     }
-    let policy = setting(server, "appendfsync").await;
-    match (info.get("aof_enabled").map(String::as_str), policy.as_deref()) {
+    let policy = setting(server, "appendfsync").await?;
+    Ok(match (info.get("aof_enabled").map(String::as_str), policy.as_deref()) {
         (Some("1"), Some("always")) => Finding::new(address, check, Verdict::Good, "appendonly, appendfsync always"),
         (Some("1"), policy) => {
             let found = format!("appendonly, appendfsync {}", policy.unwrap_or("unknown"));
@@ -95,15 +122,15 @@ async fn persistence(server: &LockServer, info: &Facts) -> Finding {
         (Some(_), _) => Finding::new(address, check, Verdict::Doubt, "no appendonly file")
             .advise("a restart forgets all locks: set `appendonly yes` and `appendfsync always`, or fence"),
         (None, _) => Finding::unknown(address, check, "+info"),
-    }
+    })
 }
 
-async fn eviction(server: &LockServer, info: &Facts) -> Finding {
+async fn eviction(server: &LockServer, info: &Facts) -> Result<Finding, BackendError> {
     let (address, check) = (server.address(), "eviction");
     let policy = info.get("maxmemory_policy").cloned();
     let limit = info.get("maxmemory").and_then(|limit| limit.parse().ok()).unwrap_or(0_u64);
     let used = info.get("used_memory").and_then(|used| used.parse().ok()).unwrap_or(0_u64);
-    match policy.or(setting(server, "maxmemory-policy").await) {
+    Ok(match policy.or(setting(server, "maxmemory-policy").await?) {
         Some(policy) if policy == "noeviction" && limit > 0 && used > limit / 10 * 9 => Finding::new(
             address,
             check,
@@ -122,68 +149,71 @@ async fn eviction(server: &LockServer, info: &Facts) -> Finding {
                 .advise("the server may drop locks when its memory is full: set `maxmemory-policy noeviction`")
         }
         None => Finding::unknown(address, check, "+info"),
-    }
+    })
 }
 
-async fn latency(server: &LockServer) -> Finding {
+async fn latency(server: &LockServer) -> Result<Finding, BackendError> {
     let (address, check) = (server.address(), "latency");
     let mut sample = Sample::default();
     for _ in 0..PINGS {
         let begun = Instant::now();
         // A refusal is an answer, too.
-        let _ = server.ask(&["PING"]).await;
+        let _ = server.ask(&["PING"]).await?;
         sample.add(begun.elapsed());
     }
     let times = sample.summary();
     let (median, p99) = (Duration::from_micros(times.median_us), Duration::from_micros(times.p99_us));
     let found = format!("{} (99 %: {})", brief(median), brief(p99));
-    if p99 < FAR {
+    Ok(if p99 < FAR {
         Finding::new(address, check, Verdict::Good, found)
     } else {
         Finding::new(address, check, Verdict::Doubt, found)
             .advise("raise `command_timeout` and `connect_timeout` as \"At a distance\" in docs/topologies.md says")
-    }
+    })
 }
 
 /// Whether the server tells when somebody else changes a lock.
-async fn alarms(server: &LockServer) -> Finding {
+async fn alarms(server: &LockServer) -> Result<Finding, BackendError> {
     let (address, check) = (server.address(), "alarms");
     // Nothing is tracked on this connection, so this changes nothing.
-    let refused = match server.ask(&["CLIENT", "TRACKING", "OFF"]).await {
-        Err(refused) => Some(refused.to_string()),
-        // On a connection without tracking the second command is refused, with words of its own.
-        Ok(_) => server.ask(&["CLIENT", "CACHING", "YES"]).await.err().map(|refused| refused.to_string()),
+    let refused = match server.ask(&["CLIENT", "TRACKING", "OFF"]).await? {
+        Err(refused) => Some(refused),
+        Ok(_) => server.ask(&["CLIENT", "CACHING", "YES"]).await?.err(),
     };
-    match refused {
+    Ok(match refused {
         Some(refused) if is_denied(&refused) => Finding::new(address, check, Verdict::Doubt, "no alarms: the user lacks rights")
             .advise("give the user +client|tracking +client|caching, or a lock that is deleted by hand is noticed only when it is renewed"),
         Some(refused) if is_unable(&refused) => Finding::new(address, check, Verdict::Doubt, "no alarms: the server has no CLIENT TRACKING")
             .advise("a lock that is deleted by hand is noticed only when it is renewed: choose a shorter lease where that matters"),
+        Some(refused) if !is_untracked(&refused) => {
+            Finding::new(address, check, Verdict::Unknown, format!("the server refuses to tell: {refused}"))
+        }
         _ => Finding::new(address, check, Verdict::Good, "the server tells when a lock is deleted"),
-    }
+    })
 }
 
 /// Whether replicas can confirm a lock.
-async fn replica_waits(server: &LockServer) -> Finding {
+async fn replica_waits(server: &LockServer) -> Result<Finding, BackendError> {
     let (address, check) = (server.address(), "replica waits");
-    match server.ask(&["WAIT", "0", "0"]).await {
+    Ok(match server.ask(&["WAIT", "0", "0"]).await? {
         Ok(_) => Finding::new(address, check, Verdict::Good, "replicas can confirm a lock"),
-        Err(refused) if is_denied(&refused.to_string()) => {
+        Err(refused) if is_denied(&refused) => {
             Finding::new(address, check, Verdict::Doubt, "no replica waits: the user lacks a right")
                 .advise("give the user +wait if you use `min_replicas`; nothing else needs it")
         }
         Err(_) => Finding::new(address, check, Verdict::Doubt, "no replica waits: the server has no WAIT")
             .advise("`min_replicas` can't be used there; nothing else needs it"),
-    }
+    })
 }
 
-fn is_denied(refused: &str) -> bool {
-    refused.contains("NOPERM")
+/// Whether the server knows `CLIENT CACHING`, and refused it because nothing is tracked on this connection.
+fn is_untracked(refused: &BackendError) -> bool {
+    refused.to_string().to_ascii_lowercase().contains("tracking")
 }
 
 /// Whether the server does not know the command, or this form of it.
-fn is_unable(refused: &str) -> bool {
-    let refused = refused.to_ascii_lowercase();
+fn is_unable(refused: &BackendError) -> bool {
+    let refused = refused.to_string().to_ascii_lowercase();
     ["unknown", "syntax error", "wrong number of arguments", "not supported"]
         .iter()
         .any(|saying| refused.contains(saying))

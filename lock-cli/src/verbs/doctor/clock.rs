@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lock_runtime::LockServer;
+use lock_runtime::{BackendError, LockServer};
 
 use super::{Finding, Verdict};
 use crate::output::brief;
@@ -35,25 +35,30 @@ struct Rate {
 }
 
 impl Reading {
-    async fn of(server: &LockServer) -> Option<Self> {
+    /// `None` when the server refuses to tell.
+    async fn of(server: &LockServer) -> Result<Option<Self>, BackendError> {
         let after = Instant::now();
-        let reply = items(server.ask(&["TIME"]).await.ok()?);
+        let reply = server.ask(&["TIME"]).await?;
         let before = Instant::now();
-        let mut numbers = reply.iter().filter_map(text).filter_map(|number| number.parse::<u64>().ok());
-        let shown = Duration::from_secs(numbers.next()?).saturating_add(Duration::from_micros(numbers.next()?));
-        Some(Self { shown, after, before })
+        let reply = reply.map(items).unwrap_or_default();
+        let numbers: Vec<u64> = reply.iter().filter_map(text).filter_map(|number| number.parse().ok()).collect();
+        let shown = |seconds, micros| Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros));
+        Ok(match numbers.as_slice() {
+            [seconds, micros] => Some(Self { shown: shown(*seconds, *micros), after, before }),
+            _ => None,
+        })
     }
 
     /// The most exact of several readings.
-    async fn best_of(server: &LockServer) -> Option<Self> {
-        let mut best = Self::of(server).await?;
-        for _ in 1..READINGS {
-            let other = Self::of(server).await?;
-            if other.width() < best.width() {
-                best = other;
+    async fn best_of(server: &LockServer) -> Result<Option<Self>, BackendError> {
+        let mut best: Option<Self> = None;
+        for _ in 0..READINGS {
+            let Some(other) = Self::of(server).await? else { return Ok(None) };
+            if best.is_none_or(|best| other.width() < best.width()) {
+                best = Some(other);
             }
         }
-        Some(best)
+        Ok(best)
     }
 
     fn width(&self) -> Duration {
@@ -81,17 +86,17 @@ impl Rate {
     }
 }
 
-pub(super) async fn check(server: &LockServer) -> Finding {
+pub(super) async fn check(server: &LockServer) -> Result<Finding, BackendError> {
     let (address, check) = (server.address(), "clock");
-    let Some(first) = Reading::best_of(server).await else { return Finding::unknown(address, check, "+time") };
+    let Some(first) = Reading::best_of(server).await? else { return Ok(Finding::unknown(address, check, "+time")) };
     let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let apart = (first.shown.saturating_add(first.after.elapsed())).abs_diff(here);
     tokio::time::sleep(COMPARED).await;
-    let Some(second) = Reading::best_of(server).await else { return Finding::unknown(address, check, "+time") };
+    let Some(second) = Reading::best_of(server).await? else { return Ok(Finding::unknown(address, check, "+time")) };
     let rate = Rate::between(first, second);
     let (percent, error) = rate.percent();
     let found = format!("{} from this machine's clock, {percent:+.2} % ± {error:.2} % as fast", brief(apart));
-    if rate.is_bad() {
+    Ok(if rate.is_bad() {
         Finding::new(address, check, Verdict::Bad, found)
             .advise("clocks must be slewed slowly: see `max_clock_drift_ppm`, and chrony's `maxslewrate`")
     } else if apart > WRONG {
@@ -100,7 +105,7 @@ pub(super) async fn check(server: &LockServer) -> Finding {
         )
     } else {
         Finding::new(address, check, Verdict::Good, found)
-    }
+    })
 }
 
 #[cfg(test)]

@@ -21,13 +21,19 @@ pub(super) struct Signals {
 }
 
 impl Signals {
+    /// A signal that this program was started to ignore, as `nohup` does, stays ignored: here, and so in the command.
     pub(super) fn listen() -> io::Result<Self> {
+        let ignored = ignored();
+        let is_heard = |sent: &Signal| ignored & (1 << (sent.as_raw() - 1)) == 0;
         let listen = |sent: Signal| Ok((sent, signal(SignalKind::from_raw(sent.as_raw()))?));
-        let incoming = PASSED_ON.into_iter().map(listen).collect::<io::Result<_>>()?;
+        let incoming = PASSED_ON.into_iter().filter(is_heard).map(listen).collect::<io::Result<_>>()?;
         Ok(Self { incoming, has_terminal: io::stdin().is_terminal() })
     }
 
     async fn any(&mut self) -> Signal {
+        if self.incoming.is_empty() {
+            return std::future::pending().await;
+        }
         let waiting = self.incoming.iter_mut().map(|(signal, incoming)| {
             let came: Pin<Box<dyn Future<Output = Signal> + Send + '_>> = Box::pin(async {
                 incoming.recv().await;
@@ -53,6 +59,14 @@ impl Signals {
     pub(super) async fn ended_by(&mut self) -> u8 {
         u8::try_from(SIGNALLED + self.any().await.as_raw()).unwrap_or(1)
     }
+}
+
+/// The signals that are ignored, a bit for each. Linux tells them in a file. Elsewhere only unsafe code could ask, and none counts as
+/// ignored.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }
 
 /// Passes a signal on. A command that has ended needs none.

@@ -10,6 +10,7 @@ use super::link::{Link, Live};
 use super::reply::{integer, text};
 use super::scripts;
 use super::servers::Servers;
+use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::voter::{Eligibility, MARKER, Voter};
 use crate::store::{Answers, Retry, StoreError};
@@ -26,6 +27,13 @@ impl Live {
     pub(super) fn check_vote_on_fences(&self) -> Result<(), StoreError> {
         mutant!(RestartedDraws => return Ok(()));
         self.check_vote()
+    }
+}
+
+impl Link {
+    /// Why the grants of the server that is connected do not count. `None` when they count, and for a server of no quorum.
+    pub(crate) fn lacks_vote(&self) -> Option<BackendError> {
+        self.live_vote()?.eligibility().vote().err().map(|refusal| refusal.problem)
     }
 }
 

@@ -15,6 +15,7 @@ use super::{Link, Live, Made};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
+use crate::store::Reach;
 
 /// While a server is loading, lacks replicas, or is none that may be written to, another master is looked for at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -217,12 +218,15 @@ impl Link {
         let _ = self.call(redis::cmd("PING"), deadline).await;
     }
 
-    /// Sends any command, for tools that look at servers and not at locks.
-    pub(crate) async fn ask(self: &Arc<Self>, words: &[&str]) -> Result<Value, BackendError> {
+    /// Sends any command, for tools that look at servers and not at locks. The inner error is the server's refusal.
+    pub(crate) async fn ask(self: &Arc<Self>, words: &[&str]) -> Result<Result<Value, BackendError>, BackendError> {
         let mut command = Cmd::new();
         command.arg(words);
-        let called = self.call(command, Deadline::after(self.command_timeout)).await;
-        called.map(|called| called.value).map_err(CallError::into_problem)
+        match self.call(command, Deadline::after(self.command_timeout)).await {
+            Ok(called) => Ok(Ok(called.value)),
+            Err(error) if error.reach() == Reach::Refused => Ok(Err(error.into_problem())),
+            Err(error) => Err(error.into_problem()),
+        }
     }
 
     /// Sends a command behind all commands that were sent before, and waits for nothing. It is not sent when there is no
