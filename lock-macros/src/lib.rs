@@ -256,6 +256,9 @@ mod trait_snapshots;
 /// The block may implement a trait, and `#[async_trait]` may stand above or below. Another spelling of a time on the fn replaces the
 /// block's, and so does `permits` a `mode`. What is about one fn is refused on the block: `key`, `keys`, `guard`, `fenced`.
 ///
+/// In a block and in a trait the attribute is known by its name, `cache_lock`: an import under another name is not seen. Inside of
+/// `#[cfg_attr(…)]` it is a compile error there, and so is a macro that makes fns: they would have another lock.
+///
 /// # Two methods of one name
 ///
 /// The default prefix has no type name: `A::run` and `B::run` in one module share it. Give each method a `prefix` when they must not
