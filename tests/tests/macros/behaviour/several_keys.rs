@@ -1,6 +1,7 @@
 //! Fns with several keys.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 use lock_runtime::{FencingToken, LockError, LockGuard, LockManager, cache_lock};
 
@@ -14,6 +15,26 @@ impl Order {
     #[cache_lock(prefix = "seat", keys = self.seats, guard = guard)]
     async fn reserve(&self) -> Result<usize> {
         Ok(guard.keys().len())
+    }
+}
+
+struct Basket {
+    orders: Mutex<Vec<Order>>,
+}
+
+impl Basket {
+    fn first(&self) -> Order {
+        Order { seats: self.orders.lock().unwrap()[0].seats.clone() }
+    }
+
+    #[cache_lock(prefix = "seat", keys = self.first().seats, guard = guard)]
+    async fn of_a_call(&self) -> Result<usize> {
+        Ok(guard.keys().len())
+    }
+
+    #[cache_lock(prefix = "seat", keys = self.orders.lock().unwrap()[1].seats, guard = guard)]
+    async fn behind_a_guard(&self) -> Result<usize> {
+        Ok(guard.keys().len() + self.orders.lock().unwrap().len())
     }
 }
 
@@ -108,6 +129,17 @@ async fn keys_are_borrowed_and_not_moved() {
         assert_eq!(moved(BTreeSet::from([1, 2])).await.unwrap().len(), 2);
         assert_eq!(computed(vec![1, 2, 2]).await.unwrap(), 5);
         assert!(matches!(listed(&[]).await, Err(LockError::InvalidKey { .. })));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_may_lie_in_a_value_that_lives_for_the_call_alone() {
+    alone(async {
+        let order = |seats: &[&str]| Order { seats: seats.iter().map(ToString::to_string).collect() };
+        let basket = Basket { orders: Mutex::new(vec![order(&["12a", "12b"]), order(&["7c"])]) };
+        assert_eq!(basket.of_a_call().await.unwrap(), 2);
+        assert_eq!(basket.behind_a_guard().await.unwrap(), 3);
     })
     .await;
 }
