@@ -2,7 +2,7 @@ impl Shop {
     async fn buy(&self) -> Result<(), BankError> {
         let __options = {
             use ::lock_runtime::__private::core::iter::IntoIterator as _;
-            ::lock_runtime::__private::LockOptions::all(
+            <::lock_runtime::__private::LockOptions>::all(
                 ::lock_runtime::__private::core::concat!(
                     ::lock_runtime::__private::core::module_path!(), "::buy"
                 ),

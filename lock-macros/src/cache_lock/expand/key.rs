@@ -39,7 +39,8 @@ pub(super) fn key(key: &Key) -> TokenStream {
 pub(super) fn options_of_all(keys: &Keys, prefix: &TokenStream, private: &TokenStream) -> TokenStream {
     let all = |keys: TokenStream| {
         let span = keys.span().resolved_at(Span::mixed_site());
-        quote_spanned!(span=> #private::LockOptions::all(#prefix, #keys))
+        // In angles, so that the call stands where the keys stand: what is no key is shown there.
+        quote_spanned!(span=> <#private::LockOptions>::all(#prefix, #keys))
     };
     match keys {
         Keys::Listed(keys, span) => {
