@@ -6,8 +6,9 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{
-    Attribute, FnArg, GenericParam, Ident, Lifetime, Pat, PatType, Path, Receiver, ReceiverKind, ReturnType, Safety,
-    Signature, Token, TraitItemConst, Type, TypeParamBound, TypePath, Visibility, WherePredicate, parse_quote, token,
+    Attribute, CapturedParam, FnArg, GenericParam, Ident, Lifetime, Pat, PatType, Path, Receiver, ReceiverKind,
+    ReturnType, Safety, Signature, Token, TraitItemConst, Type, TypeParamBound, TypePath, Visibility, WherePredicate,
+    parse_quote, token,
 };
 
 use super::super::shape::{only_argument, plain_type, returned_future};
@@ -94,6 +95,7 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
     let arguments: Vec<TokenStream> = arguments.into_iter().collect::<Option<_>>()?;
     let call = call(&signature, this.as_ref(), &arguments, through);
     let tokens = returned?.passed_back(call, receiver.as_ref(), &signature, through);
+    Captured(through.inner).visit_return_type_mut(&mut signature.output);
     let place = method.lock.as_ref().map_or_else(Span::call_site, |(_, place)| *place);
     Some(Function {
         place,
@@ -105,6 +107,19 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
         body: Some(Body { brace: token::Brace(Span::mixed_site()), tokens }),
         rest: TokenStream::new(),
     })
+}
+
+/// In `use<'a, Self>`, which names parameters alone, the implementation stands for the proxy.
+struct Captured<'a>(&'a Ident);
+
+impl VisitMut for Captured<'_> {
+    fn visit_captured_param_mut(&mut self, node: &mut CapturedParam) {
+        if let CapturedParam::Ident(name) = node
+            && name == "Self"
+        {
+            *name = Ident::new(&self.0.to_string(), name.span());
+        }
+    }
 }
 
 /// Those that say when the method is there, and which lints its author does not want.
