@@ -88,10 +88,10 @@ mod trait_snapshots;
 /// - `[from, to]`: each key is borrowed, and all keys have one type.
 /// - `ids` or `order.ids`: the collection is borrowed for the names alone. It may be a `Vec`, a slice, a set, or a reference to one,
 ///   `&mut` too.
-/// - An argument `ids: impl Iterator<…>` or `impl IntoIterator<…>`, or of a generic type with such a bound, is used up: the body can't
-///   use it.
-/// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`. So is an argument in braces, `{ range }`, which
-///   the body can't use then: for what gives its items only when it is moved.
+/// - An argument `ids: impl Iterator<…>` or `impl IntoIterator<…>`, of a generic type with such a bound, or a `Range`, is used up: the
+///   body can't use it.
+/// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`. So is an argument in braces, `{ ids }`, which
+///   the body can't use then: for what gives its items only when it is moved, such as a range or an iterator behind an alias.
 ///
 /// # Marks
 ///

@@ -1,6 +1,7 @@
 //! Fns with several keys.
 
 use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Mutex;
 
 use lock_runtime::{FencingToken, LockError, LockGuard, LockManager, cache_lock};
@@ -79,6 +80,16 @@ where
     Ok(guard.keys().len())
 }
 
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn ranged(ids: Range<u64>) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn ranged_to_its_end(ids: RangeInclusive<u64>) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
 #[cache_lock(prefix = "list", keys = ids, manager = locks, guard = guard)]
 fn threaded<'a, I: ExactSizeIterator<Item = &'a String>>(locks: &LockManager, ids: I) -> Result<usize> {
     Ok(guard.keys().len())
@@ -152,6 +163,8 @@ async fn an_argument_is_borrowed_again_or_used_up_where_it_must_be() {
         assert_eq!(ids, [1, 2, 3]);
         assert_eq!(iterated(ids.iter().copied()).await.unwrap(), 3);
         assert_eq!(generic(ids).await.unwrap(), 3);
+        assert_eq!(ranged(1..4).await.unwrap(), 3);
+        assert_eq!(ranged_to_its_end(1..=4).await.unwrap(), 4);
         let names = ["a".to_owned(), "b".to_owned()];
         let locks = LockManager::current().unwrap();
         let held = std::thread::scope(|scope| scope.spawn(|| threaded(&locks, names.iter())).join().unwrap());
