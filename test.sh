@@ -318,7 +318,7 @@ newest_compiler() {
 # The commands of docs/track-record.md: the last cell of each row is a package and a part of a test's name.
 track_record() {
   local package tests
-  for package in lock-runtime tests lock-cli; do
+  for package in lock-runtime lock-macros lock-cli tests; do
     mapfile -t tests < <(sed -nE "s/.*\| \`$package ([a-z0-9_]+)\` \|\$/\1/p" docs/track-record.md | sort -u)
     cargo nextest run -p "$package" --profile all "${tests[@]}" || return 1
   done

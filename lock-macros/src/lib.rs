@@ -88,10 +88,10 @@ mod trait_snapshots;
 /// - `[from, to]`: each key is borrowed, and all keys have one type.
 /// - `ids` or `order.ids`: the collection is borrowed for the names alone. It may be a `Vec`, a slice, a set, or a reference to one,
 ///   `&mut` too.
-/// - An argument `ids: impl Iterator<…>` or `impl IntoIterator<…>`, or of a generic type with such a bound, is used up: the body can't
-///   use it.
-/// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`. So is an argument in braces, `{ range }`, which
-///   the body can't use then: for what gives its items only when it is moved.
+/// - An argument `ids: impl Iterator<…>` or `impl IntoIterator<…>`, of a generic type with such a bound, or a `Range`, is used up: the
+///   body can't use it.
+/// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`. So is an argument in braces, `{ ids }`, which
+///   the body can't use then: for what gives its items only when it is moved, such as a range or an iterator behind an alias.
 ///
 /// # Marks
 ///
@@ -172,7 +172,8 @@ mod trait_snapshots;
 /// Put it above `#[axum::debug_handler]`. That attribute checks a copy of the body that knows nothing of `cache_lock`: with it, the
 /// names of `guard` and `fenced` are unknown in the body.
 ///
-/// The future of a locked `async fn` is `Send` when the body's future and the returned value are `Send`.
+/// The future of a locked `async fn` is `Send` when the body's future and the returned value are `Send`. A body alone could return a
+/// value that is not `Send`, such as an `Rc`, from a future that is: under a lock the value waits for the release.
 ///
 /// A fn that is not `async` is taken for one when its return type is written as `impl Future<Output = T>` or
 /// `Pin<Box<dyn Future<Output = T>>>`, also with `+ Send` and a lifetime. A future behind an alias is a compile error, which says this.
@@ -196,7 +197,8 @@ mod trait_snapshots;
 /// # Locked fns inside a body
 ///
 /// A locked fn of the same lock that the body awaits, or calls on the same thread, enters the lock that the body holds, and does not
-/// wait. What the body spawns waits for the lock like anybody else.
+/// wait. What the body spawns waits for the lock like anybody else. A locked fn that is not `async` fails with `LockError::InAsyncTask`
+/// when an async body calls it directly, whatever the body holds.
 ///
 /// # On a trait
 ///
@@ -240,6 +242,7 @@ mod trait_snapshots;
 /// - A supertrait that is not an auto trait has to be implemented for the proxy, by you:
 ///   `impl<T: Named> Named for LockedSeckill<T> { … }`. Where it is not, the proxy does not implement the trait.
 /// - A marked method that returns a future which is `Send` needs a `T` that can move to another thread: `T: Sync` for `&self`, `T: Send` for `&mut self`.
+///   The value that it returns has to be `Send`, too.
 /// - The methods of the type itself, such as `inner` and `new`, hide methods of the trait that have the same name.
 ///
 /// # On an `impl` block
@@ -255,6 +258,15 @@ mod trait_snapshots;
 ///
 /// The block may implement a trait, and `#[async_trait]` may stand above or below. Another spelling of a time on the fn replaces the
 /// block's, and so does `permits` a `mode`. What is about one fn is refused on the block: `key`, `keys`, `guard`, `fenced`.
+///
+/// In a block and in a trait the attribute is known by its name, `cache_lock`: an import under another name is not seen. Inside of
+/// `#[cfg_attr(…)]` it is a compile error there, and so is a macro that makes fns: they would have another lock.
+///
+/// # Lints
+///
+/// What the attribute adds gives no warnings. For this it allows some lints where it has to, so a crate can `deny` them, but not
+/// `forbid` them: `deprecated`, `unreachable_code`, `unused_imports`, and of clippy `redundant_closure`,
+/// `redundant_closure_for_method_calls` and `used_underscore_binding`; on a trait `dead_code`, too. The derive allows `deprecated`.
 ///
 /// # Two methods of one name
 ///

@@ -199,6 +199,19 @@ fn a_mistake_keeps_the_fn_without_its_marks() {
     check(cache_lock::expansion(options, item), expect_file!["snapshots/mistakes.rs"]);
 }
 
+/// In the body the argument would be the guard, or the token.
+#[test]
+fn no_argument_loses_its_name_to_the_guard_or_the_token() {
+    let item = quote! {
+        async fn buy(id: u64, Path((amount, _)): Path<(u64, u64)>) -> Result<String, ShopError> {
+            Ok(format!("{id}: {amount}"))
+        }
+    };
+    let expansion = cache_lock::expansion(quote!(key = id, guard = id, fenced = amount), item).to_string();
+    assert!(expansion.contains("`id` is an argument already"), "{expansion}");
+    assert!(expansion.contains("`amount` is an argument already"), "{expansion}");
+}
+
 #[test]
 fn a_derived_struct() {
     let item = quote! {

@@ -140,3 +140,36 @@ fn a_mistake_keeps_the_trait_and_its_proxy_without_locks() {
     };
     check(cache_lock::expansion(quote!(proxy = LockedShop), item), expect_file!["trait_snapshots/mistakes.rs"]);
 }
+
+/// Their fns would have other locks than the options above say.
+#[test]
+fn what_the_options_above_do_not_reach_is_refused() {
+    let block = quote! {
+        impl Shop {
+            #![allow(unused)]
+            #[cfg_attr(feature = "locks", allow(unused), lock_runtime::cache_lock(key = id))]
+            pub async fn buy(&self, id: u64) -> Result<(), ShopError> {}
+            const ITEMS: [u64; { 1 }] = items!();
+            #[cfg_attr(all(unix, test), cfg_attr(true, cache_lock(key = id)))]
+            async fn pay(&self, id: u64) -> Result<(), ShopError> {}
+            #[cfg_attr(cache_lock, allow(unused))]
+            async fn look<const N: usize>(&self) -> Items<{ N }> {}
+            shop::more_fns! {}
+        }
+    };
+    let of_block = cache_lock::expansion(quote!(prefix = "shop"), block).to_string();
+    assert_eq!(of_block.matches("whether this counts is not known here").count(), 2, "{of_block}");
+    assert_eq!(of_block.matches("don't reach the fns that this makes").count(), 1, "{of_block}");
+    assert_eq!(of_block.matches("compile_error").count(), 3, "{of_block}");
+
+    let interface = quote! {
+        trait Shop {
+            #[cfg_attr(feature = "locks", cache_lock(key = id))]
+            async fn buy(&self, id: u64) -> Result<(), ShopError>;
+        }
+    };
+    let of_trait = cache_lock::expansion(quote!(proxy = LockedShop), interface).to_string();
+    assert_eq!(of_trait.matches("whether this counts is not known here").count(), 1, "{of_trait}");
+    assert_eq!(of_trait.matches("compile_error").count(), 1, "{of_trait}");
+    assert!(!of_trait.contains("cfg_attr"), "{of_trait}");
+}

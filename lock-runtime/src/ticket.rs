@@ -67,8 +67,10 @@ impl fmt::Display for LockTicket {
     }
 }
 
-/// Fails with [`InvalidSetting`](LockError::InvalidSetting) for any other text. The error does not repeat the text. A key may end with a
-/// blank, so a blank behind the text is a part of the key: give the text as it was written, with nothing around it.
+/// Fails with [`InvalidSetting`](LockError::InvalidSetting) for a text that is no ticket. The error does not repeat the text.
+///
+/// Give the text as it was written, with nothing around it. The key stands at its end, and may end with anything: a text that was cut
+/// inside of its key, or has a blank behind it, is read as a ticket of another key. Its adoption fails with [`Lost`](LockError::Lost).
 impl FromStr for LockTicket {
     type Err = LockError;
 
@@ -150,6 +152,21 @@ mod tests {
             assert!(matches!(error, LockError::InvalidSetting { setting: "ticket", .. }), "{text}");
             assert!(text.len() < 3 || !error.to_string().contains(&text), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_text_that_was_cut_inside_of_its_key_gives_no_lock() {
+        let locks = crate::LockManager::in_memory();
+        let minute = std::time::Duration::from_secs(60);
+        let ticket = locks.lock("p", "key").acquire().await.unwrap().into_ticket(minute).await.unwrap();
+        let _other = locks.lock("p", "ke").acquire().await.unwrap();
+        let text = ticket.to_string();
+        for (changed, key) in [(text.trim_end_matches('y').to_owned(), "p:ke"), (format!("{text} "), "p:key ")] {
+            let changed: LockTicket = changed.parse().unwrap();
+            assert_eq!(changed.key(), key);
+            assert!(matches!(locks.adopt(changed).await, Err(LockError::Lost { ticket: true, .. })));
+        }
+        locks.adopt(ticket).await.unwrap();
     }
 
     #[test]

@@ -7,7 +7,7 @@ use lock_runtime::{ErrorKind, LockError, LockManager, cache_lock};
 
 #[cache_lock(prefix = "import", key = shop, timeout_s = 5)]
 async fn import(shop: u64) -> Result<(), LockError> {
-    tokio::time::sleep(Duration::from_mins(10)).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
     write_rows(shop);
     Ok(())
 }
@@ -68,7 +68,7 @@ async fn an_outage_is_told_as_one() {
 async fn an_import_outlasts_a_short_outage() {
     let test = TestLocks::new();
     let outage = async {
-        tokio::time::sleep(Duration::from_mins(1)).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
         test.go_down();
         tokio::time::sleep(Duration::from_secs(15)).await;
         test.come_up();

@@ -21,7 +21,7 @@ mod proxy;
 pub(super) use moved::{below, with_inherited};
 pub(super) use proxy::proxy;
 
-use key::{borrowed, key, keys};
+use key::{borrowed, key, options_of_all};
 
 pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     let site = Span::mixed_site();
@@ -85,10 +85,7 @@ fn request(lock: &Lock) -> TokenStream {
     let private = private(lock);
     let prefix = prefix(lock);
     let options = match &lock.key {
-        Key::Several(several) => {
-            let keys = keys(several, &private);
-            quote_spanned!(site=> #private::LockOptions::all(#prefix, #keys))
-        }
+        Key::Several(several) => options_of_all(several, &prefix, &private),
         one => {
             let key = key(one);
             quote_spanned!(site=> #private::LockOptions::new(#prefix, #key))

@@ -105,6 +105,9 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let guard = name(&mut options, "guard", "guard", mistakes);
     let fenced = name(&mut options, "fenced", "token", mistakes);
     check_names_differ(guard.as_ref(), fenced.as_ref(), mistakes);
+    for name in guard.iter().chain(&fenced) {
+        check_is_no_argument(name, function, shape.as_ref(), mistakes);
+    }
     let runtime = runtime(&mut options, mistakes);
     let shape = shape?;
     check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
@@ -260,6 +263,13 @@ fn check_names_differ(guard: Option<&Ident>, fenced: Option<&Ident>, mistakes: &
         && guard == fenced
     {
         mistakes.at(fenced, format!("`{fenced}` is already the guard's name: choose another one"));
+    }
+}
+
+fn check_is_no_argument(name: &Ident, function: &Function, shape: Option<&Shape>, mistakes: &mut Mistakes) {
+    let behind_async_trait = shape.and_then(Shape::variables_of_prelude).unwrap_or_default();
+    if is_argument(Some(name), function) || behind_async_trait.contains(name) {
+        mistakes.at(name, format!("`{name}` is an argument already: choose another name"));
     }
 }
 

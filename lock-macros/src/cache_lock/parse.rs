@@ -4,7 +4,8 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Expr, FnArg, Ident, LitStr, Path, Signature, Token, Visibility, braced, token};
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, FnArg, Ident, LitStr, Meta, Path, Signature, Token, Visibility, braced, token};
 
 use crate::mistakes::Mistakes;
 pub(super) use block::Block;
@@ -143,6 +144,28 @@ pub(super) fn item(tokens: TokenStream, mistakes: &mut Mistakes) -> syn::Result<
 /// Whether the path ends with the attribute's name.
 fn is_cache_lock(path: &Path) -> bool {
     path.segments.last().is_some_and(|last| last.ident == "cache_lock")
+}
+
+/// The `cache_lock` in `#[cfg_attr(PREDICATE, cache_lock(…))]`, as a mistake: above a block or a trait nobody knows yet whether it counts.
+fn conditional_mark(attribute: &Meta) -> Option<syn::Error> {
+    let Meta::List(list) = attribute else { return None };
+    let read = |input: ParseStream| {
+        skip_to_comma(input)?;
+        input.parse::<Token![,]>()?;
+        Punctuated::<Meta, Token![,]>::parse_terminated(input)
+    };
+    let attributes = list.parse_args_with(read).ok().filter(|_| list.path.is_ident("cfg_attr"))?;
+    attributes.iter().find_map(|attribute| {
+        is_cache_lock(attribute.path())
+            .then(|| {
+                syn::Error::new_spanned(
+                    attribute.path(),
+                    "whether this counts is not known here: write the fn twice, under `#[cfg(…)]` with `#[cache_lock(…)]`, and \
+                     under `#[cfg(not(…))]` without",
+                )
+            })
+            .or_else(|| conditional_mark(attribute))
+    })
 }
 
 fn read_function(input: ParseStream) -> syn::Result<Function> {

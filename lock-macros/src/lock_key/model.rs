@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenTree;
 use quote::ToTokens;
-use syn::{Generics, Ident, Path, Type, parse_quote};
+use syn::{Ident, Path, Type, parse_quote};
 
 use super::parse::{Item, Part, PartOfKey, Shape};
 use crate::any_token;
@@ -14,7 +14,7 @@ pub(super) struct Keyed<'a> {
     pub(super) runtime: Path,
     pub(super) alternatives: Vec<Alternative<'a>>,
     /// Field types that depend on the type's parameters: whether they are keys, or have a text, is only known where it is used.
-    pub(super) bounds: Vec<(&'a Type, PartOfKey)>,
+    pub(super) bounds: Vec<(Type, PartOfKey)>,
 }
 
 /// The struct, or one variant.
@@ -44,8 +44,7 @@ pub(super) fn model<'a>(item: &'a Item, mistakes: &mut Mistakes) -> Keyed<'a> {
         }
     };
     let bounds = (alternatives.iter().flat_map(|alternative| &alternative.fields))
-        .map(|field| (&field.ty, field.part()))
-        .filter(|(ty, _)| mentions_a_parameter(ty, &item.generics))
+        .flat_map(|field| bounded(&field.ty, item).into_iter().map(|ty| (ty, field.part())))
         .collect();
     Keyed { runtime: item.runtime.clone().unwrap_or_else(|| parse_quote!(::lock_runtime)), alternatives, bounds }
 }
@@ -81,7 +80,15 @@ fn alternative<'a>(
     Alternative { variant, fields: key }
 }
 
-fn mentions_a_parameter(ty: &Type, generics: &Generics) -> bool {
-    let is_parameter = |name: &Ident| generics.type_params().any(|parameter| parameter.ident == *name);
-    any_token(ty.to_token_stream(), &|token| matches!(token, TokenTree::Ident(name) if is_parameter(&name)))
+/// What a field's type asks of the type's parameters. Of a type that names itself it can't be asked whether it is a key: that is what the
+/// bounds are to say.
+fn bounded(ty: &Type, item: &Item) -> Vec<Type> {
+    let mentions = |name: &str| {
+        any_token(ty.to_token_stream(), &|token| matches!(token, TokenTree::Ident(mentioned) if mentioned == name))
+    };
+    let parameters = item.generics.type_params().map(|parameter| &parameter.ident);
+    let parameters = parameters.filter(|name| mentions(&name.to_string()));
+    let parameters: Vec<Type> = parameters.map(|name| parse_quote!(#name)).collect();
+    let is_recursive = mentions("Self") || mentions(&item.name.to_string());
+    if parameters.is_empty() || is_recursive { parameters } else { vec![ty.clone()] }
 }

@@ -1,14 +1,14 @@
 impl Shop {
     async fn buy(&self) -> Result<(), BankError> {
-        let __options = ::lock_runtime::__private::LockOptions::all(
-            ::lock_runtime::__private::core::concat!(
-                ::lock_runtime::__private::core::module_path!(), "::buy"
-            ),
-            {
-                use ::lock_runtime::__private::core::iter::IntoIterator as _;
-                (&(self.seats)).into_iter()
-            },
-        );
+        let __options = {
+            use ::lock_runtime::__private::core::iter::IntoIterator as _;
+            <::lock_runtime::__private::LockOptions>::all(
+                ::lock_runtime::__private::core::concat!(
+                    ::lock_runtime::__private::core::module_path!(), "::buy"
+                ),
+                (&(self.seats)).into_iter(),
+            )
+        };
         let __manager = ::lock_runtime::__private::None;
         let __outcome = 'lock: {
             let __held = match ::lock_runtime::__private::enter(__options, __manager)

@@ -1,5 +1,5 @@
 async fn transfer(from: u64, to: u64) -> Result<(), BankError> {
-    let __options = ::lock_runtime::__private::LockOptions::all(
+    let __options = <::lock_runtime::__private::LockOptions>::all(
             "account",
             [&(from), &(&order.to), &(&(1), &(to))],
         )

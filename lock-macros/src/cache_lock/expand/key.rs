@@ -31,27 +31,34 @@ pub(super) fn key(key: &Key) -> TokenStream {
 //     self.ids
 //
 // Output:
-//     [&(from), &(order.to)]
-//     { use IntoIterator as _; (&(self.ids)).into_iter() }
+//     LockOptions::all(prefix, [&(from), &(order.to)])
+//     { use IntoIterator as _; LockOptions::all(prefix, (&(self.ids)).into_iter()) }
 //
-// The call finds its way through `ids: &[Id]` and `ids: Vec<Id>` alike.
-pub(super) fn keys(keys: &Keys, private: &TokenStream) -> TokenStream {
+// `into_iter` finds its way through `ids: &[Id]` and `ids: Vec<Id>` alike. The braces are around the whole call, which needs what a place
+// such as `self.order().ids` is in.
+pub(super) fn options_of_all(keys: &Keys, prefix: &TokenStream, private: &TokenStream) -> TokenStream {
+    let all = |keys: TokenStream| {
+        let span = keys.span().resolved_at(Span::mixed_site());
+        // In angles, so that the call stands where the keys stand: what is no key is shown there.
+        quote_spanned!(span=> <#private::LockOptions>::all(#prefix, #keys))
+    };
     match keys {
         Keys::Listed(keys, span) => {
             let keys = keys.iter().map(key);
             let span = span.resolved_at(Span::mixed_site());
-            quote_spanned!(span=> [#(#keys),*])
+            all(quote_spanned!(span=> [#(#keys),*]))
         }
         Keys::Place(place) => {
             let span = place.span().resolved_at(Span::mixed_site());
             let place = borrowed(place);
+            let all = all(quote_spanned!(span=> (#place).into_iter()));
             quote_spanned! {span=> {
                 use #private::core::iter::IntoIterator as _;
-                (#place).into_iter()
+                #all
             }}
         }
-        Keys::Iterator(argument) => argument.to_token_stream(),
-        Keys::Value(value) => value.clone(),
+        Keys::Iterator(argument) => all(argument.to_token_stream()),
+        Keys::Value(value) => all(value.clone()),
     }
 }
 

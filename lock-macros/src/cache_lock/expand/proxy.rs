@@ -2,7 +2,9 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Attribute, GenericParam, Meta, TraitItemConst, TraitItemType, parse_quote};
+use syn::punctuated::Punctuated;
+use syn::visit_mut::VisitMut;
+use syn::{Attribute, GenericParam, Meta, PathSegment, Token, TraitItemConst, TraitItemType, Type, parse_quote};
 
 use super::expand;
 use crate::cache_lock::model::{Proxy, ProxyMember};
@@ -134,6 +136,7 @@ fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
         let supertraits = &definition.supertraits;
         clauses.push(parse_quote!(Self: #supertraits));
     }
+    OfImplementation { proxy, interface }.visit_generics_mut(&mut generics);
     let (generics, _, clause) = generics.split_for_impl();
     let unsafety = &definition.unsafety;
     let members = proxy.members.iter().map(|member| match member {
@@ -148,6 +151,28 @@ fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
         #[allow(deprecated)]
         #unsafety impl #generics #of_trait for #name<#inner> #clause {
             #(#members)*
+        }
+    }
+}
+
+/// Writes `<T as Shop>::Item` for `Self::Item`: what the proxy's own is, is only known behind these bounds.
+struct OfImplementation<'a> {
+    proxy: &'a Proxy,
+    interface: &'a Interface,
+}
+
+impl VisitMut for OfImplementation<'_> {
+    fn visit_type_mut(&mut self, node: &mut Type) {
+        syn::visit_mut::visit_type_mut(self, node);
+        let Type::Path(path) = node else { return };
+        let mut segments = path.path.segments.iter();
+        let is_of_self = path.qself.is_none() && segments.next().is_some_and(|first| first.ident == "Self");
+        let rest: Punctuated<&PathSegment, Token![::]> = segments.collect();
+        let name = rest.first().map(|item| &item.ident);
+        let is_named = |member: &ProxyMember| matches!(member, ProxyMember::Type(own) if name == Some(&own.ident));
+        if is_of_self && self.proxy.members.iter().any(is_named) {
+            let (of_trait, inner) = (self.interface.path(), &self.proxy.inner);
+            *node = parse_quote!(<#inner as #of_trait>::#rest);
         }
     }
 }

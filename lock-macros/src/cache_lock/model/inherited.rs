@@ -11,11 +11,15 @@ pub(in crate::cache_lock) fn of_block(written: Vec<Written>, block: &Block, mist
         mistakes.at(proxy.name, super::PROXY_GOES_ON_A_TRAIT);
     }
     let inherited = inherited(options, mistakes);
-    if block.options_of_fns().is_empty() {
+    let out_of_reach = block.out_of_reach();
+    if block.options_of_fns().is_empty() && out_of_reach.is_empty() {
         mistakes.add(syn::Error::new(
             block.place,
-            "no fn of this block is locked: put `#[cache_lock(key = id)]` above each fn that needs the lock",
+            "no fn of this block is locked: put `#[cache_lock(key = id)]`, by this name, above each fn that needs the lock",
         ));
+    }
+    for mistake in out_of_reach {
+        mistakes.add(mistake);
     }
     inherited
 }

@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, FnArg, GenericParam, Ident, Pat, Signature, Token, Type, TypeParamBound, WherePredicate};
 
 use super::key::{Key, of_expression};
-use super::shape::plain_type;
+use super::shape::{only_argument, plain_type};
 use super::{Options, Shape, plain, quoted};
 use crate::cache_lock::parse::{Function, Written};
 use crate::mistakes::Mistakes;
@@ -102,7 +102,7 @@ fn of_place(place: &Expr, signature: &Signature) -> Keys {
     };
     match argument {
         Type::Reference(reference) if reference.mutability.is_some() => Keys::Place(quote!(*#name)),
-        _ if is_iterator(argument, signature) => Keys::Iterator(name.clone()),
+        _ if is_range(argument) || is_iterator(argument, signature) => Keys::Iterator(name.clone()),
         _ => Keys::Place(quote!(#place)),
     }
 }
@@ -113,6 +113,11 @@ fn type_of<'a>(name: &Ident, signature: &'a Signature) -> Option<&'a Type> {
         FnArg::Typed(typed) if matches!(&*typed.pat, Pat::Ident(pattern) if pattern.ident == *name) => Some(&*typed.ty),
         _ => None,
     })
+}
+
+/// `Range<u64>` and `RangeInclusive<u64>` are iterators themselves, and can't be read through a borrow.
+fn is_range(argument: &Type) -> bool {
+    ["Range", "RangeInclusive"].iter().any(|name| only_argument(argument, name).is_some())
 }
 
 /// Whether all that is known of the type is that it is iterated: `impl Iterator<…>`, or a generic type with such a bound.

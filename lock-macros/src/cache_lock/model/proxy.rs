@@ -45,11 +45,11 @@ pub(in crate::cache_lock) fn proxy(
     interface: &Interface,
     mistakes: &mut Mistakes,
 ) -> Option<Proxy> {
+    check_has_locked_method(interface, mistakes);
     let mut options = Options::new(written, mistakes);
     let name = name(&mut options, interface, mistakes);
     let inherited = inherited(options, mistakes);
     let runtime = runtime_of(&inherited);
-    check_has_locked_method(interface, mistakes);
     let methods = interface.members.iter().filter_map(|member| match member {
         Member::Method(method) => Some(method),
         _ => None,
@@ -139,10 +139,11 @@ impl Proxy {
 
 fn check_has_locked_method(interface: &Interface, mistakes: &mut Mistakes) {
     let is_locked = |member: &Member| matches!(member, Member::Method(Method { lock: Some(_), .. }));
-    if !interface.members.iter().any(is_locked) {
+    // A mistake may be a mark that could not be read.
+    if mistakes.is_empty() && !interface.members.iter().any(is_locked) {
         mistakes.at(
             interface.name(),
-            "no method of this trait is locked: put `#[cache_lock(key = id)]` above each method that needs the lock",
+            "no method of this trait is locked: put `#[cache_lock(key = id)]`, by this name, above each method that needs the lock",
         );
     }
 }

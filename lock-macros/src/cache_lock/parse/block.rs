@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Ident, Path, Token};
 
-use super::{Written, is_cache_lock};
+use super::{Written, conditional_mark, is_cache_lock};
 use crate::mistakes::Mistakes;
 
 pub(in crate::cache_lock) struct Block {
@@ -43,23 +43,76 @@ impl Block {
         &self,
         mut change: impl FnMut(TokenStream) -> TokenStream,
     ) -> TokenStream {
-        let mut after_pound = false;
-        let inside = self.braces.stream().into_iter().map(|token| {
-            let token = match token {
-                TokenTree::Group(group) if after_pound && group.delimiter() == Delimiter::Bracket => {
-                    TokenTree::Group(with_options(&group, &mut change).unwrap_or(group))
-                }
-                token => token,
-            };
-            after_pound = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#');
-            token
-        });
-        let mut braces = Group::new(Delimiter::Brace, inside.collect());
-        braces.set_span(self.braces.span());
+        let inside = all_with_options(self.braces.stream(), &mut change);
         let mut tokens = self.head.clone();
-        tokens.extend([TokenTree::Group(braces)]);
+        tokens.extend([TokenTree::Group(with_inside(&self.braces, inside))]);
         tokens
     }
+
+    /// Mistakes: fns that the block's options may not reach, so that they would have another lock.
+    pub(in crate::cache_lock) fn out_of_reach(&self) -> Vec<syn::Error> {
+        let mut found = Vec::new();
+        let read = |input: ParseStream| {
+            input.call(Attribute::parse_inner)?;
+            while !input.is_empty() {
+                let attributes = input.call(Attribute::parse_outer)?;
+                found.extend(attributes.iter().filter_map(|attribute| conditional_mark(&attribute.meta)));
+                let item = input.fork();
+                if let Ok(name) = item.call(Path::parse_mod_style)
+                    && item.peek(Token![!])
+                {
+                    found.push(syn::Error::new_spanned(
+                        name,
+                        "the options of the block don't reach the fns that this makes: write them out, or put them into a block of \
+                         their own",
+                    ));
+                }
+                skip_item(input)?;
+            }
+            Ok(())
+        };
+        // The compiler tells what is no Rust.
+        let _ = read.parse2(self.braces.stream());
+        found
+    }
+}
+
+/// Up to its `;` or its braces.
+fn skip_item(input: ParseStream) -> syn::Result<()> {
+    while !input.is_empty() {
+        match input.parse()? {
+            TokenTree::Punct(punct) if punct.as_char() == ';' => break,
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => break,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn all_with_options(tokens: TokenStream, change: &mut impl FnMut(TokenStream) -> TokenStream) -> TokenStream {
+    let mut after_pound = false;
+    let tokens = tokens.into_iter().map(|token| {
+        let token = match token {
+            TokenTree::Group(group) if after_pound && group.delimiter() == Delimiter::Bracket => {
+                TokenTree::Group(with_options(&group, change).unwrap_or(group))
+            }
+            // The `$method` of a macro that wrote the block.
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+                let inside = all_with_options(group.stream(), change);
+                TokenTree::Group(with_inside(&group, inside))
+            }
+            token => token,
+        };
+        after_pound = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#');
+        token
+    });
+    tokens.collect()
+}
+
+fn with_inside(group: &Group, inside: TokenStream) -> Group {
+    let mut changed = Group::new(group.delimiter(), inside);
+    changed.set_span(group.span());
+    changed
 }
 
 /// The place of `impl`.
@@ -89,7 +142,5 @@ fn with_options(brackets: &Group, change: &mut impl FnMut(TokenStream) -> TokenS
     };
     let mut inside = path.to_token_stream();
     inside.extend([TokenTree::Group(Group::new(Delimiter::Parenthesis, change(options)))]);
-    let mut changed = Group::new(Delimiter::Bracket, inside);
-    changed.set_span(brackets.span());
-    Some(changed)
+    Some(with_inside(brackets, inside))
 }

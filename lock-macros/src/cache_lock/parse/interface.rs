@@ -8,7 +8,7 @@ use syn::{
     Visibility,
 };
 
-use super::{Mark, Written, is_cache_lock, options, take_marks};
+use super::{Mark, Written, conditional_mark, is_cache_lock, options, take_marks};
 use crate::mistakes::Mistakes;
 
 /// The trait that the attribute stands on.
@@ -69,7 +69,7 @@ fn member(item: &mut TraitItem, mistakes: &mut Mistakes) -> Member {
 
 fn read_method(method: &mut TraitItemFn, mistakes: &mut Mistakes) -> Method {
     let marks = take_marks(&mut method.sig);
-    let mut locks = take(&mut method.attrs).into_iter();
+    let mut locks = take(&mut method.attrs, mistakes).into_iter();
     let lock = locks.next().map(|attribute| (options_of(&attribute, mistakes), attribute.bracket_token.span.join()));
     for second in locks {
         mistakes.at(second, "this method has its lock already: for several locks write `keys = [from, to]`");
@@ -89,14 +89,21 @@ fn options_of(attribute: &Attribute, mistakes: &mut Mistakes) -> Vec<Written> {
 }
 
 fn refuse(attributes: &mut Vec<Attribute>, mistakes: &mut Mistakes) {
-    for attribute in take(attributes) {
+    for attribute in take(attributes, mistakes) {
         mistakes
             .at(attribute, "only a method can be locked: put `#[cache_lock(…)]` above the methods that need the lock");
     }
 }
 
 /// Takes our attributes away: the compiler would expand them once more.
-fn take(attributes: &mut Vec<Attribute>) -> Vec<Attribute> {
+fn take(attributes: &mut Vec<Attribute>, mistakes: &mut Mistakes) -> Vec<Attribute> {
+    attributes.retain(|attribute| match conditional_mark(&attribute.meta) {
+        Some(mistake) => {
+            mistakes.add(mistake);
+            false
+        }
+        None => true,
+    });
     attributes.extract_if(.., |attribute| is_cache_lock(attribute.path())).collect()
 }
 

@@ -101,3 +101,27 @@ async fn a_block_of_async_trait_is_like_any_other() {
         assert_eq!(shop.stock().await, stock);
     }
 }
+
+macro_rules! block_of {
+    ($name:ident, $fn:item) => {
+        struct $name;
+
+        #[cache_lock(prefix = "block", timeout_ms = 0)]
+        impl $name {
+            $fn
+        }
+    };
+}
+
+block_of! {
+    Made,
+    #[cache_lock(key = id, guard = guard)]
+    async fn buy(&self, id: u64) -> Result<String, ShopError> {
+        Ok(guard.key().to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_fn_that_a_macro_put_into_its_block_has_the_blocks_options() {
+    assert_eq!(LockManager::in_memory().scope(Made.buy(7)).await.unwrap(), "block:7");
+}

@@ -1,6 +1,8 @@
 //! Fns with several keys.
 
 use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Mutex;
 
 use lock_runtime::{FencingToken, LockError, LockGuard, LockManager, cache_lock};
 
@@ -14,6 +16,26 @@ impl Order {
     #[cache_lock(prefix = "seat", keys = self.seats, guard = guard)]
     async fn reserve(&self) -> Result<usize> {
         Ok(guard.keys().len())
+    }
+}
+
+struct Basket {
+    orders: Mutex<Vec<Order>>,
+}
+
+impl Basket {
+    fn first(&self) -> Order {
+        Order { seats: self.orders.lock().unwrap()[0].seats.clone() }
+    }
+
+    #[cache_lock(prefix = "seat", keys = self.first().seats, guard = guard)]
+    async fn of_a_call(&self) -> Result<usize> {
+        Ok(guard.keys().len())
+    }
+
+    #[cache_lock(prefix = "seat", keys = self.orders.lock().unwrap()[1].seats, guard = guard)]
+    async fn behind_a_guard(&self) -> Result<usize> {
+        Ok(guard.keys().len() + self.orders.lock().unwrap().len())
     }
 }
 
@@ -55,6 +77,16 @@ async fn generic<I>(ids: I) -> Result<usize>
 where
     I: IntoIterator<Item = u64>,
 {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn ranged(ids: Range<u64>) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn ranged_to_its_end(ids: RangeInclusive<u64>) -> Result<usize> {
     Ok(guard.keys().len())
 }
 
@@ -113,6 +145,17 @@ async fn keys_are_borrowed_and_not_moved() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_may_lie_in_a_value_that_lives_for_the_call_alone() {
+    alone(async {
+        let order = |seats: &[&str]| Order { seats: seats.iter().map(ToString::to_string).collect() };
+        let basket = Basket { orders: Mutex::new(vec![order(&["12a", "12b"]), order(&["7c"])]) };
+        assert_eq!(basket.of_a_call().await.unwrap(), 2);
+        assert_eq!(basket.behind_a_guard().await.unwrap(), 3);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_argument_is_borrowed_again_or_used_up_where_it_must_be() {
     alone(async {
         let mut ids = vec![3, 1, 2];
@@ -120,6 +163,8 @@ async fn an_argument_is_borrowed_again_or_used_up_where_it_must_be() {
         assert_eq!(ids, [1, 2, 3]);
         assert_eq!(iterated(ids.iter().copied()).await.unwrap(), 3);
         assert_eq!(generic(ids).await.unwrap(), 3);
+        assert_eq!(ranged(1..4).await.unwrap(), 3);
+        assert_eq!(ranged_to_its_end(1..=4).await.unwrap(), 4);
         let names = ["a".to_owned(), "b".to_owned()];
         let locks = LockManager::current().unwrap();
         let held = std::thread::scope(|scope| scope.spawn(|| threaded(&locks, names.iter())).join().unwrap());

@@ -16,6 +16,9 @@ trait Shop {
     fn boxed<'a>(&'a self, item: &'a u64) -> Pin<Box<dyn Future<Output = Result<u64, ShopError>> + Send + 'a>>;
 
     #[cache_lock(prefix = "futures", key = item, timeout_s = 5)]
+    fn captured(&self, item: u64) -> impl Future<Output = Result<u64, ShopError>> + Send + use<'_, Self>;
+
+    #[cache_lock(prefix = "futures", key = item, timeout_s = 5)]
     async fn native(&self, item: u64) -> Result<u64, ShopError>;
 
     fn unlocked(&self) -> impl Future<Output = u64> + Send;
@@ -40,6 +43,10 @@ impl Shop for Counted {
         Box::pin(self.stock.take_one())
     }
 
+    fn captured(&self, _: u64) -> impl Future<Output = Result<u64, ShopError>> + Send + use<'_> {
+        self.stock.take_one()
+    }
+
     async fn native(&self, _: u64) -> Result<u64, ShopError> {
         self.stock.take_one().await
     }
@@ -55,13 +62,14 @@ async fn what_could_be_spawned_still_can() {
         let shop = Arc::new(LockedShop::with_manager(Counted { stock: Stock::of(100) }, locks));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..10 {
-            let (one, two, three) = (shop.clone(), shop.clone(), shop.clone());
+            let (one, two, three, four) = (shop.clone(), shop.clone(), shop.clone(), shop.clone());
             tasks.spawn(async move { one.buy(1).await.unwrap() });
             tasks.spawn(async move { two.boxed(&1).await.unwrap() });
             tasks.spawn(async move { three.native(1).await.unwrap() });
+            tasks.spawn(async move { four.captured(1).await.unwrap() });
         }
         tasks.join_all().await;
-        assert_eq!(shop.unlocked().await, 70);
+        assert_eq!(shop.unlocked().await, 60);
     })
     .await;
 }

@@ -112,3 +112,38 @@ async fn generics_are_passed_on() {
     let copy = locked.clone();
     assert!(format!("{copy:?}").starts_with("LockedRepository { inner: Table("), "{copy:?}");
 }
+
+/// What is asked of an associated type is asked of the implementation's.
+#[cache_lock(proxy = LockedShelf, prefix = "shelf")]
+trait Shelf<K: Into<Self::Item>>
+where
+    Self::Item: Clone + Debug,
+    Option<Self::Item>: PartialEq,
+{
+    type Item;
+
+    #[cache_lock(key = "all")]
+    async fn put(&mut self, item: K) -> Result<Option<Self::Item>, LockError>;
+
+    fn items(&self) -> Vec<Self::Item>;
+}
+
+impl Shelf<&str> for Vec<String> {
+    type Item = String;
+
+    async fn put(&mut self, item: &str) -> Result<Option<String>, LockError> {
+        self.push(item.to_owned());
+        Ok(self.last().cloned())
+    }
+
+    fn items(&self) -> Vec<String> {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn what_a_trait_asks_of_its_own_types_is_asked_of_the_implementations() {
+    let mut shelf = LockedShelf::with_manager(Vec::new(), LockManager::in_memory());
+    assert_eq!(shelf.put("a").await.unwrap().as_deref(), Some("a"));
+    assert_eq!(shelf.items(), ["a"]);
+}

@@ -1,5 +1,6 @@
 //! Methods that take the proxy in every way, and give another one back.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use lock_runtime::{LockError, LockManager, cache_lock};
@@ -110,7 +111,7 @@ trait Job: Send + Sync + 'static {
     fn start(self: Arc<Self>, id: u64) -> tokio::task::JoinHandle<u64>;
 
     #[cache_lock(prefix = "receivers:job", key = id)]
-    fn boxed(self: Arc<Self>, id: u64) -> std::pin::Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>>;
+    fn boxed(self: Arc<Self>, id: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>>;
 
     fn factor(&self) -> u64;
 }
@@ -126,7 +127,7 @@ impl Job for Times {
         tokio::spawn(async move { self.0 * id })
     }
 
-    fn boxed(self: Arc<Self>, id: u64) -> std::pin::Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
+    fn boxed(self: Arc<Self>, id: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
         Box::pin(async move { Ok(self.0 * id) })
     }
 
@@ -145,4 +146,91 @@ async fn an_implementation_in_an_arc_is_passed_on() {
     assert_eq!((job.factor(), job.inner().0), (3, 3));
     let Ok(job) = Arc::try_unwrap(job) else { panic!("nobody else has the proxy") };
     assert_eq!(job.into_inner().0, 3);
+}
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>;
+
+#[cache_lock(proxy = LockedGift, prefix = "receivers:gift")]
+trait Gift: Sized {
+    #[cache_lock(key = id)]
+    fn give(self, id: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>>;
+
+    #[cache_lock(key = id)]
+    fn unpack(self: Box<Self>, id: u64) -> impl Future<Output = Result<u64, LockError>> + Send + 'static;
+
+    #[cache_lock(key = id)]
+    fn give_to<'a>(self, id: &'a u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send + 'a>>;
+
+    #[cache_lock(key = id)]
+    fn none(id: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>>;
+
+    fn wrapped(&self) -> Pin<Box<dyn Future<Output = Result<Self, LockError>> + Send>>;
+}
+
+impl Gift for Plain {
+    fn give(self, id: u64) -> Boxed<'static, u64> {
+        Box::pin(async move { Ok(self.0 + id) })
+    }
+
+    async fn unpack(self: Box<Self>, id: u64) -> Result<u64, LockError> {
+        Ok(self.0 + id)
+    }
+
+    fn give_to(self, id: &u64) -> Boxed<'_, u64> {
+        Box::pin(async move { Ok(self.0 + id) })
+    }
+
+    fn none(id: u64) -> Boxed<'static, u64> {
+        Box::pin(async move { Ok(id) })
+    }
+
+    fn wrapped(&self) -> Boxed<'static, Self> {
+        let gift = self.clone();
+        Box::pin(async move { Ok(gift) })
+    }
+}
+
+#[tokio::test]
+async fn a_future_may_have_its_self() {
+    let gift = LockedGift::with_manager(Plain(1), LockManager::in_memory());
+    assert_eq!(gift.clone().give(1).await.unwrap(), 2);
+    assert_eq!(Box::new(gift.clone()).unpack(2).await.unwrap(), 3);
+    assert_eq!(gift.wrapped().await.unwrap().give_to(&3).await.unwrap(), 4);
+    assert_eq!(LockManager::in_memory().scope(LockedGift::<Plain>::none(5)).await.unwrap(), 5);
+}
+
+#[cache_lock(proxy = LockedLetter, prefix = "receivers:letter")]
+trait Letter<'t>: Sized {
+    #[cache_lock(key = id)]
+    fn read(self, id: u64) -> Pin<Box<dyn Future<Output = Result<&'t str, LockError>> + Send + 't>>;
+
+    #[cache_lock(key = id)]
+    fn read_to<'a>(self, id: &'a u64) -> Pin<Box<dyn Future<Output = Result<&'t str, LockError>> + Send + 'a>>
+    where
+        Self: 'a;
+}
+
+#[derive(Clone)]
+struct Text<'t>(&'t str);
+
+impl<'t> Letter<'t> for Text<'t> {
+    fn read(self, _: u64) -> Boxed<'t, &'t str> {
+        Box::pin(async move { Ok(self.0) })
+    }
+
+    fn read_to<'a>(self, _: &'a u64) -> Boxed<'a, &'t str>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move { Ok(self.0) })
+    }
+}
+
+/// An implementation that borrows lives for as long as the future says, and no longer.
+#[tokio::test]
+async fn a_future_may_have_a_self_that_borrows() {
+    let text = "a text".to_owned();
+    let letter = LockedLetter::with_manager(Text(&text), LockManager::in_memory());
+    assert_eq!(letter.clone().read(1).await.unwrap(), "a text");
+    assert_eq!(letter.read_to(&1).await.unwrap(), "a text");
 }

@@ -29,6 +29,18 @@ where
     rest: [u8; N],
 }
 
+/// A type that names itself in a field.
+#[derive(LockKey, Debug)]
+enum Path<T> {
+    Root,
+    Below {
+        #[lock_key]
+        parent: Box<Path<T>>,
+        #[lock_key]
+        name: T,
+    },
+}
+
 #[tokio::test]
 async fn derived_keys_write_their_marked_fields() -> Result<()> {
     let locks = LockManager::in_memory();
@@ -48,6 +60,8 @@ async fn derived_keys_write_their_marked_fields() -> Result<()> {
     let tagged = Tagged { name: "n", inner: Some(seat), rest: [0; 1] };
     assert_eq!(name(&tagged).await?, "p:n:ice:7");
     assert_eq!(tagged.rest, [0]);
+    let home = Path::Below { parent: Box::new(Path::Root), name: "home" };
+    assert_eq!(name(&home).await?, "p:Below:Root:home");
     Ok(())
 }
 

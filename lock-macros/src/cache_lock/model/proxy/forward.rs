@@ -6,8 +6,9 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{
-    Attribute, FnArg, GenericParam, Ident, Pat, PatType, Path, Receiver, ReceiverKind, ReturnType, Safety, Signature,
-    Token, TraitItemConst, Type, TypeParamBound, TypePath, Visibility, WherePredicate, parse_quote, token,
+    Attribute, CapturedParam, FnArg, GenericParam, Ident, Lifetime, Pat, PatType, Path, Receiver, ReceiverKind,
+    ReturnType, Safety, Signature, Token, TraitItemConst, Type, TypeParamBound, TypePath, Visibility, WherePredicate,
+    parse_quote, token,
 };
 
 use super::super::shape::{only_argument, plain_type, returned_future};
@@ -94,6 +95,7 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
     let arguments: Vec<TokenStream> = arguments.into_iter().collect::<Option<_>>()?;
     let call = call(&signature, this.as_ref(), &arguments, through);
     let tokens = returned?.passed_back(call, receiver.as_ref(), &signature, through);
+    Captured(through.inner).visit_return_type_mut(&mut signature.output);
     let place = method.lock.as_ref().map_or_else(Span::call_site, |(_, place)| *place);
     Some(Function {
         place,
@@ -105,6 +107,19 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
         body: Some(Body { brace: token::Brace(Span::mixed_site()), tokens }),
         rest: TokenStream::new(),
     })
+}
+
+/// In `use<'a, Self>`, which names parameters alone, the implementation stands for the proxy.
+struct Captured<'a>(&'a Ident);
+
+impl VisitMut for Captured<'_> {
+    fn visit_captured_param_mut(&mut self, node: &mut CapturedParam) {
+        if let CapturedParam::Ident(name) = node
+            && name == "Self"
+        {
+            *name = Ident::new(&self.0.to_string(), name.span());
+        }
+    }
 }
 
 /// Those that say when the method is there, and which lints its author does not want.
@@ -329,7 +344,8 @@ impl Interface {
 
 /// What the implementation has to be so that this method can be passed on.
 pub(super) fn bounds(method: &Method, runtime: &Path) -> Vec<TypeParamBound> {
-    let mut bounds = bounds_of_self(&method.signature);
+    let is_asked = |bound: &&TypeParamBound| matches!(bound, TypeParamBound::Trait(bound) if bound.path.segments.last().is_some_and(|last| last.ident != "Sized"));
+    let mut bounds: Vec<_> = bounds_of_self(&method.signature).filter(is_asked).cloned().collect();
     // The call is made when the lock is held, by a future that has the proxy until then.
     if method.lock.is_some() && is_send_future(&method.signature.output) {
         let names: &[&str] = match method.signature.receiver().map(taken) {
@@ -343,31 +359,58 @@ pub(super) fn bounds(method: &Method, runtime: &Path) -> Vec<TypeParamBound> {
             parse_quote!(#runtime::__private::core::marker::#name)
         }));
     }
+    bounds.extend(lifetime_in_future(method).map(TypeParamBound::Lifetime));
     bounds
 }
 
+/// How long the implementation has to live because a future that the proxy makes has it, or knows its type. A reference to the proxy says
+/// so by itself.
+fn lifetime_in_future(method: &Method) -> Option<Lifetime> {
+    let signature = &method.signature;
+    let is_reference = matches!(signature.receiver().map(taken), Some(Taken::Reference { .. }));
+    let is_wrapped = matches!(Returned::of(signature), Ok(Returned::Implementation(_, Some(_))));
+    let is_made = method.lock.is_some() && !is_reference || is_wrapped;
+    let (bounds, is_boxed) = bounds_of_future(&signature.output).filter(|_| is_made)?;
+    let written = bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Lifetime(lifetime) => Some(lifetime),
+        _ => None,
+    });
+    let forever = Lifetime::new("'static", Span::mixed_site());
+    let Some(written) = written else { return is_boxed.then_some(forever) };
+    if written.ident != "_" && signature.generics.lifetimes().all(|own| own.lifetime != *written) {
+        return Some(written.clone());
+    }
+    // The method's own lifetime can't be named where the implementation is.
+    let is_said =
+        bounds_of_self(signature).any(|bound| matches!(bound, TypeParamBound::Lifetime(said) if said == written));
+    (!is_reference && !is_said).then_some(forever)
+}
+
 /// `where Self: Sync` on a method.
-fn bounds_of_self(signature: &Signature) -> Vec<TypeParamBound> {
+fn bounds_of_self(signature: &Signature) -> impl Iterator<Item = &TypeParamBound> {
     let predicates = signature.generics.where_clause.iter().flat_map(|clause| &clause.predicates);
-    let of_self = predicates.filter_map(|predicate| match predicate {
+    let bounds = predicates.filter_map(|predicate| match predicate {
         WherePredicate::Type(predicate) if is_self(&predicate.bounded_ty) => Some(&predicate.bounds),
         _ => None,
     });
-    let is_asked = |bound: &&TypeParamBound| matches!(bound, TypeParamBound::Trait(bound) if bound.path.segments.last().is_some_and(|last| last.ident != "Sized"));
-    of_self.flatten().filter(is_asked).cloned().collect()
+    bounds.flatten()
+}
+
+/// What is said of a returned future, and whether it is boxed.
+fn bounds_of_future(output: &ReturnType) -> Option<(&Punctuated<TypeParamBound, Token![+]>, IsBoxed)> {
+    let ReturnType::Type(_, returns) = output else { return None };
+    match plain_type(returns) {
+        Type::ImplTrait(future) => Some((&future.bounds, false)),
+        boxed => match only_argument(boxed, "Pin").and_then(|boxed| only_argument(boxed, "Box")).map(plain_type) {
+            Some(Type::TraitObject(future)) => Some((&future.bounds, true)),
+            _ => None,
+        },
+    }
 }
 
 fn is_send_future(output: &ReturnType) -> bool {
-    let ReturnType::Type(_, returns) = output else { return false };
-    let bounds = match plain_type(returns) {
-        Type::ImplTrait(future) => &future.bounds,
-        boxed => match only_argument(boxed, "Pin").and_then(|boxed| only_argument(boxed, "Box")).map(plain_type) {
-            Some(Type::TraitObject(future)) => &future.bounds,
-            _ => return false,
-        },
-    };
     let is_send = |bound: &TypeParamBound| matches!(bound, TypeParamBound::Trait(bound) if bound.path.segments.last().is_some_and(|last| last.ident == "Send"));
-    bounds.iter().any(is_send)
+    bounds_of_future(output).is_some_and(|(bounds, _)| bounds.iter().any(is_send))
 }
 
 pub(super) fn check_constant(constant: &TraitItemConst, mistakes: &mut Mistakes) {
