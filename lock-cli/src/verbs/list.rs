@@ -58,8 +58,8 @@ impl Found {
     }
 }
 
-/// Looks through all servers with SCAN, which never stops a server for long. A key is a lock when its value is a token of
-/// a manager; `who` shows also what other clients lock.
+/// Looks through all servers with SCAN, which never stops a server for long. Each string key costs the server a `GET` as well, and each
+/// lock a script. A key is a lock when its value is a token of a manager; `who` shows also what other clients lock.
 pub(crate) async fn find(locks: &LockManager, list: &List) -> Found {
     let mut search = Search { locks, list, seen: BTreeSet::new(), found: Found::default(), refusal: None };
     for server in locks.servers() {
@@ -115,8 +115,7 @@ impl Search<'_> {
         }
     }
 
-    /// Adds those of these keys that are locks. Most keys of a server may be something else: a key costs the server a `GET`, and only
-    /// a lock costs it a script.
+    /// Adds those of these keys that are locks. Most keys of a server may be something else.
     async fn look_at(&mut self, server: &LockServer, names: &[String]) -> Result<(), String> {
         let gets: Vec<_> = names.iter().map(|name| ["GET", name]).collect();
         let values = try_join_all(gets.iter().map(|get| server.ask(get))).await.map_err(|away| away.to_string())?;

@@ -11,11 +11,6 @@ use crate::output::{Output, clean};
 use crate::place::Place;
 use crate::verbs::who::describe;
 
-/// Whether the key may have what an application keeps there. Only a lock of another kind of client that has no expiry looks the same.
-fn may_be_data(lock: &LockInfo) -> bool {
-    lock.holder.is_none() && lock.remaining == Duration::MAX
-}
-
 #[derive(Serialize)]
 struct Released<'a> {
     name: &'a str,
@@ -37,4 +32,9 @@ pub(crate) async fn run(place: &Place, output: &Output, name: &str, is_foreign: 
         if released { format!("released `{name}` by force") } else { format!("nobody holds `{name}`") }
     })?;
     Ok(if released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the key may have what an application keeps there. Only a lock of another kind of client that has no expiry looks the same.
+fn may_be_data(lock: &LockInfo) -> bool {
+    lock.holder.is_none() && lock.remaining == Duration::MAX
 }

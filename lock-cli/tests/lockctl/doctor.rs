@@ -81,6 +81,8 @@ fn a_doctor_names_what_a_server_can_not_do() {
 #[test]
 fn a_doctor_finds_a_server_of_several_that_does_not_answer() {
     let mut quorum = Servers::of(Kind::Redis, 3);
+    // It marks the servers as being in service.
+    lockctl(&["doctor", &quorum.url()]).assert().success();
     let dead = quorum.server(1).address();
     quorum.server_mut(1).kill();
     let findings = json(&lockctl(&["--json", "doctor", &quorum.url()]).assert().code(1).get_output().stdout);

@@ -83,7 +83,7 @@ fn nobody_is_told_that_no_lock_is_held_who_may_not_look() {
     for rights in ["-evalsha -eval", "-get"] {
         let refused = on(&without(&server, rights), &["list"]).assert().code(69);
         assert!(text(&refused.get_output().stdout).is_empty(), "{refused}");
-        assert!(text(&refused.get_output().stderr).contains("right"), "{refused}");
+        assert!(text(&refused.get_output().stderr).contains("Rights"), "{refused}");
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn run(one: &LockManager, other: &LockManager, prefix: Option<&
             findings.push(Finding::new("all", "locks", Verdict::Bad, found).advise(advice));
         }
     }
-    forget_fence(one, &name).await;
+    forget(one, &name).await;
     findings
 }
 
@@ -53,12 +53,13 @@ async fn sharing(one: &LockManager, name: &str) -> Option<Finding> {
     }
 }
 
-/// Fencing tokens of a lock are counted on after its release. Nobody needs those of the trial.
-async fn forget_fence(one: &LockManager, name: &str) {
-    let fence = format!("{{{name}}}:fence");
+/// Deletes what stays of the lock: its fencing tokens are counted on after its release, and a missing right may leave leases without an
+/// end.
+async fn forget(one: &LockManager, name: &str) {
+    let [fence, shared] = ["fence", "shared"].map(|helper| format!("{{{name}}}:{helper}"));
     for server in one.servers() {
-        // Of a cluster one server has it, and the others refuse. What can't be deleted takes some bytes.
-        let _ = server.ask(&["DEL", &fence]).await;
+        // Of a cluster one server has them, and the others refuse. What can't be deleted takes some bytes.
+        let _ = server.ask(&["DEL", &fence, &shared]).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::FutureExt as _;
 use server_model::ModelServer;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{LEASE, PATIENT};
 use crate::loss_reason::LossReason;
@@ -251,9 +251,9 @@ async fn a_reader_that_comes_to_a_lock_that_has_ended_reads_beside_the_reader_th
             let start = Instant::now();
             let _ticket = writer.lock("k", &0).acquire().await.unwrap().into_ticket(ends).await.unwrap();
             let waiting = tokio::spawn(waits.lock("k", &0).read().timeout(PATIENT).acquire());
-            sleep(ends + Duration::from_micros(250) * offset - start.elapsed()).await;
+            sleep_until(start + ends + Duration::from_micros(250) * offset).await;
             let start = Instant::now();
-            comes.lock("k", &0).read().timeout(PATIENT).acquire().await.unwrap();
+            drop(comes.lock("k", &0).read().timeout(PATIENT).acquire().await.unwrap());
             at_once.push(start.elapsed() < Duration::from_millis(50));
             assert!(waiting.await.unwrap().is_ok());
         }
