@@ -166,7 +166,7 @@ mod tests {
             assert_eq!(changed.key(), key);
             assert!(matches!(locks.adopt(changed).await, Err(LockError::Lost { ticket: true, .. })));
         }
-        locks.adopt(ticket).await.unwrap();
+        assert_eq!(locks.adopt(ticket).await.unwrap().key(), "p:key");
     }
 
     #[test]
