@@ -26,7 +26,7 @@ use crate::store::redis::link::{Channel, Link};
 use crate::store::{
     Answer, Ask, Cause, Events, Ownership, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one,
 };
-use crate::token::Process as Caller;
+use crate::token::{Process as Caller, Token};
 
 mod deletion;
 
@@ -83,18 +83,7 @@ impl Scene {
 
     /// An ask of which the asker gives up after so long; the command itself may take longer.
     fn ask(&self, give_up: Duration) -> Ask {
-        let (token, claim, give_up) = (self.caller.next_token(false, None), COMMAND * 4, Deadline::after(give_up));
-        Ask {
-            key: "p:k".into(),
-            token,
-            share: None,
-            claim,
-            wait: true,
-            replaces: false,
-            fences: 0,
-            give_up,
-            cause: Cause::Task,
-        }
+        ask("p:k", self.caller.next_token(false, None), give_up)
     }
 
     async fn beat(&self) {
@@ -103,6 +92,20 @@ impl Scene {
 
     fn interruptions(&self) -> u32 {
         self.seen.0.load(Ordering::Relaxed)
+    }
+}
+
+fn ask(key: &str, token: Token, give_up: Duration) -> Ask {
+    Ask {
+        key: key.into(),
+        token,
+        share: None,
+        claim: COMMAND * 4,
+        wait: true,
+        replaces: false,
+        fences: 0,
+        give_up: Deadline::after(give_up),
+        cause: Cause::Task,
     }
 }
 
@@ -360,24 +363,49 @@ async fn a_server_that_may_not_be_written_to_any_more_is_left_but_not_at_once() 
     }
 }
 
-/// A manager of a cluster of two masters, which has used both. Then one serves all slots, and all connections break.
-async fn after_a_move() -> (Simulated, Arc<Network>, LockManager) {
+/// A manager of a cluster of two masters so far away, which has used both.
+async fn with_two_masters(round_trip: Duration) -> (Simulated, Arc<Network>, LockManager) {
     let (time, mut server) = (Simulated::begin(), ModelServer::new());
     server.set_nodes(2);
     for key in [0, 1] {
         server.move_slot(slot_of(format!("k:{key}").as_bytes()), key);
     }
     let network = Network::new(server, 1.0, Rng::with_seed(0));
+    network.move_away(round_trip);
     let locks = connect_to_cluster(&network, "p", Settings::default().max_clock_drift_ppm);
     for key in [0, 1] {
         locks.lock("k", &key).acquire().await.unwrap().release().await.unwrap();
     }
+    (time, network, locks)
+}
+
+/// The same. Then one of them serves all slots.
+async fn after_a_move() -> (Simulated, Arc<Network>, LockManager) {
+    let (time, network, locks) = with_two_masters(Duration::ZERO).await;
     network.server(|server, _| {
         for slot in 0..16_384 {
             server.move_slot(slot, 0);
         }
     });
     (time, network, locks)
+}
+
+/// Its connection is still being made when it was looked for in vain.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_far_away_has_time_to_answer_after_a_look_for_it() {
+    let far = COMMAND * 3 / 5;
+    for (bug, is_answered) in [(None, true), (Some(Mutant::FarMasterCutShort), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network, locks) = with_two_masters(far).await;
+        let store = locks.core().store();
+        network.cut(Some("p"));
+        sleep(COMMAND).await;
+        store.begin_to_connect();
+        sleep(far).await;
+        let ask = ask("k:1", locks.core().next_token(false, None), COMMAND * 4);
+        let claimed = store.claim(&ask, Deadline::after(COMMAND * 4)).await;
+        assert_eq!(claimed.is_ok(), is_answered, "{bug:?}: {claimed:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -153,11 +153,6 @@ const fn in_a_cluster(seeded: Seeded) -> Seeded {
     Seeded { place: Place::Cluster, budget: RARE, ..seeded }
 }
 
-/// The same, and the masters are far away.
-const fn far_in_a_cluster(seeded: Seeded) -> Seeded {
-    Seeded { shows_in: |plan| plan.round_trip >= 200, ..in_a_cluster(seeded) }
-}
-
 /// Where the locks are on a quorum, and tasks are polled late.
 const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
     Seeded { budget: RARE, ..on_a_quorum(|plan| plan.late != Late::Never, seeded) }
@@ -300,7 +295,7 @@ pub(super) const ALL: &[Seeded] = &[
         UNUSED,
     )),
     seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
-    seen_in(465, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
+    seen_in(643, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
     seen_in(
         1092,
@@ -308,10 +303,6 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
-    seen_in(
-        12_175,
-        code("a withdrawal that is lost with its connection is forgotten", Mutant::LostWithdrawalForgotten, UNUSED),
-    ),
     seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON))),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
@@ -387,14 +378,6 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     seen_in(40_966, far(code("a single try forgets the sibling before it", Mutant::SiblingBeforeForgotten, ERRORS))),
     seen_in(
-        21_997,
-        far(code(
-            "L7: a renewal that was sent before a step counts as the answer to that step",
-            Mutant::EarlierRenewalCounts,
-            ERRORS,
-        )),
-    ),
-    seen_in(
         5300,
         late_on_a_quorum(code(
             "L7: a try on a quorum is repeated though its refusal may still withdraw it",
@@ -438,13 +421,5 @@ pub(super) const ALL: &[Seeded] = &[
     seen_in(
         402,
         in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, BACKED)),
-    ),
-    seen_in(
-        17_340,
-        far_in_a_cluster(code(
-            "a master that is far away has no time to answer after a look for it",
-            Mutant::FarMasterCutShort,
-            UNUSED,
-        )),
     ),
 ];

@@ -11,7 +11,7 @@ use crate::clock::Deadline;
 use crate::lock::ReleaseDone;
 use crate::mutants::{Mutant, Seeded};
 use crate::share::Share;
-use crate::store::{Answer, Ask, Cause, Events as _, Pushed, Store as _, exactly_one};
+use crate::store::{Answer, Ask, Cause, Events as _, Pushed, Release, Store as _, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -100,5 +100,16 @@ async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
         let done = slot.note_release_done(&token);
         assert_eq!(matches!(done, ReleaseDone::Done { may_be_granted_again: true, .. }), is_releasing, "{done:?}");
         drop(guard);
+    }
+}
+
+/// The keeper has sent it, too: but perhaps before the server executed the ask.
+#[tokio::test(start_paused = true)]
+async fn a_withdrawal_whose_connection_ended_before_its_answer_is_sent_again() {
+    for (bug, is_free) in [(None, true), (Some(Mutant::LostWithdrawalForgotten), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (locks, beside, token) = granted_to_nobody(None).await;
+        locks.core().on_lost_withdrawal(Release::withdrawal(&"p:k".into(), &token, CLAIM));
+        assert_eq!(beside.lock("p", "k").try_acquire().await.unwrap().is_some(), is_free, "{bug:?}");
     }
 }
