@@ -21,7 +21,11 @@ impl Place {
     /// The same with another URL, when one is given.
     fn url(&self, instead: Option<String>) -> Result<String, Failure> {
         let missing = || Failure::misuse("no URL: give --url, or set REDIS_URL");
-        instead.or_else(|| self.arguments.url.clone()).filter(|url| !url.is_empty()).ok_or_else(missing)
+        let url = instead.or_else(|| self.arguments.url.clone()).filter(|url| !url.is_empty()).ok_or_else(missing)?;
+        if url.starts_with("memory:") {
+            return Err(Failure::misuse("memory:// has the locks of one process alone: nobody else would be kept out"));
+        }
+        Ok(url)
     }
 
     pub(crate) async fn connect(&self) -> Result<LockManager, Failure> {

@@ -143,6 +143,8 @@ fn the_server_away_is_69_and_a_mistake_is_2() {
     }
     let missing = lockctl(&["list"]).assert().code(2);
     assert!(text(&missing.get_output().stderr).contains("REDIS_URL"), "{missing}");
+    let alone = lockctl(&["--url", "memory://", "list"]).assert().code(2);
+    assert!(text(&alone.get_output().stderr).contains("memory://"), "{alone}");
     lockctl(&["--url", "http://a", "list"]).assert().code(2);
     on(&url, &["nonsense"]).assert().code(2);
     server.restart();

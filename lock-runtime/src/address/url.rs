@@ -192,6 +192,9 @@ fn check_query(path: &str, known: &[&str], may_have_fragment: bool) -> Result<()
     if query.split('&').any(is_unknown) {
         return Err("something behind the `?` means nothing: leave it out");
     }
+    if query.split('&').any(|setting| matches!(setting, "protocol=2" | "protocol=resp2")) {
+        return Err("grants are pushed, which only RESP3 can: leave the protocol out");
+    }
     Ok(())
 }
 
@@ -234,6 +237,8 @@ mod tests {
             ("redis://secret:@h", ":password@"),
             ("redis://h?x=y", "behind the `?`"),
             ("redis://h/3?protocol=resp3&x", "behind the `?`"),
+            ("redis://h?protocol=resp2", "RESP3"),
+            ("unix:///a?db=3&protocol=2", "RESP3"),
             ("redis://h#frag", "`#`"),
             ("unix:///a?x=y", "behind the `?`"),
             ("unix:///a#b", "`#`"),

@@ -56,7 +56,7 @@ impl Link {
     fn begin_again(&self, is_to_connect: &AtomicBool) -> bool {
         // A connection that breaks after the look has this begun anew.
         is_to_connect.store(false, Ordering::Relaxed);
-        if self.is_connected() || is_to_connect.swap(true, Ordering::Relaxed) {
+        if self.is_connected() || self.origin.is_inherited() || is_to_connect.swap(true, Ordering::Relaxed) {
             return false;
         }
         self.begin_to_connect();
