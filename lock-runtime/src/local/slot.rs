@@ -151,6 +151,7 @@ impl Slot {
     }
 
     /// Does a step, and arranges what the lock now wants from the keeper. Returns also whether one more lease lingers.
+    #[inline]
     fn decide<T>(
         self: &Arc<Self>,
         stale: &mut ScheduleKeys,
@@ -163,6 +164,8 @@ impl Slot {
         (result, is_newly_listed)
     }
 
+    /// Most steps ask for nothing: so the rest is a call of its own.
+    #[inline]
     fn carry_out(self: &Arc<Self>, effects: Effects, is_newly_listed: bool) {
         if effects.wakes {
             self.changed.notify_waiters();
