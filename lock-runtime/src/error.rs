@@ -254,8 +254,8 @@ impl LockError {
     /// that lives may release the lock sooner, or renew its lease. So another try makes sense sooner, too. Of a lock that rests for its
     /// `at_least` it is the time until the next run may begin.
     ///
-    /// A single try over Redis of a lock that somebody holds is told the holder alone: to read the rest of the lease would be one more
-    /// command for each of them.
+    /// Over Redis a single try is not told this of a lock that one task holds alone: to read the rest of the lease would be one more
+    /// command.
     ///
     /// ```
     /// # use std::time::Duration;
