@@ -87,19 +87,23 @@ async fn use_it_all(url: &str, key: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// What the lock called `key` left there is gone, or will be, within the time that a lock given up may block others.
-async fn is_left_alone(servers: &[&Server], key: &str) {
+/// What the lock called `key` left there blocks nobody, or only for the time that a lock given up may; and it is gone then.
+///
+/// A place in a queue that could not be withdrawn, for want of `+zrem`, stays until the next one takes the lock.
+async fn is_left_alone(others: &LockManager, servers: &[&Server], key: &str) {
+    let next = others.lock("p", key).timeout(BRIEFLY + 2 * NOISE).acquire().await;
+    next.unwrap_or_else(|error| panic!("something blocks others at {key}: {error}")).release().await.unwrap();
     let lock = format!("p:{key}");
     let queue = format!("{{p:{key}}}:queue");
     let left = || servers.iter().any(|server| server.keys().keys().any(|name| *name == lock || *name == queue));
-    eventually(&format!("nothing blocks others any more at {key}"), BRIEFLY + 2 * NOISE, || !left()).await;
+    eventually(&format!("nothing is left at {key}"), BRIEFLY + 2 * NOISE, || !left()).await;
 }
 
 /// Who lacks `missing` is told so, by an error or, where a hold ended for it, by an event, and leaves nothing behind.
-async fn is_told(url: &str, servers: &[&Server], missing: &str, events: &Events) {
+async fn is_told(url: &str, others: &LockManager, servers: &[&Server], missing: &str, events: &Events) {
     let name = user(missing);
     let outcome = use_it_all(&as_user(url, &name), &name).await;
-    is_left_alone(servers, &name).await;
+    is_left_alone(others, servers, &name).await;
     // On a quorum one waits at one server, and the others are enough to release without it.
     let of_queues = ["+zadd", "+zpopmin", "+zrange", "+zrem", "+zscore", "+pttl"].contains(&missing);
     let is_logged = || !events.with(&["WARN", missing]).is_empty();
@@ -123,17 +127,18 @@ async fn is_told(url: &str, servers: &[&Server], missing: &str, events: &Events)
 /// All of them suffice; and each that is `told` is missed. Some at a time: they mostly wait.
 async fn are_the_least(url: &str, servers: &[&Server], rights: &[String], told: &[String]) {
     let events = Events::of_this_process();
+    let others = LockManager::connect(url).await.unwrap();
     for missing in told {
         allow_on(servers, &user(missing), &without(rights, missing));
     }
     // First, while the scripts are unknown.
-    is_told(url, servers, "+eval", &events).await;
+    is_told(url, &others, servers, "+eval", &events).await;
     allow_on(servers, "least", rights);
     let outcome = use_it_all(&as_user(url, "least"), "all").await;
     outcome.unwrap_or_else(|error| panic!("{error:?}: {:#?}", events.with(&["WARN"])));
-    is_left_alone(servers, "all").await;
-    let others = told.iter().filter(|right| *right != "+eval");
-    iter(others).for_each_concurrent(8, |missing| is_told(url, servers, missing, &events)).await;
+    is_left_alone(&others, servers, "all").await;
+    let the_rest = told.iter().filter(|right| *right != "+eval");
+    iter(the_rest).for_each_concurrent(8, |missing| is_told(url, &others, servers, missing, &events)).await;
 }
 
 /// Who may not publish is told nothing: waiters find out by asking.
@@ -215,5 +220,6 @@ async fn the_least_rights_on_sentinels_are_all_missed() {
         assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
     }
     use_it_all(&as_user(&url, &user("nothing")), "k").await.unwrap();
-    is_left_alone(&[server], "k").await;
+    let others = LockManager::connect(&as_user(&url, &user("nothing"))).await.unwrap();
+    is_left_alone(&others, &[server], "k").await;
 }
