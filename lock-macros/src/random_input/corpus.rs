@@ -31,7 +31,12 @@ thread_local! {
     static USES: Vec<Use> = SOURCES.iter().flat_map(|source| uses_in(Path::new(source))).collect();
 }
 
-/// One of the uses that there are.
+/// All of them.
+pub(super) fn uses() -> Vec<Use> {
+    USES.with(Clone::clone)
+}
+
+/// One of them.
 pub(super) fn pick(index: Index) -> Use {
     at(index.index(usize::MAX))
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use lock_runtime::{LockError, LockManager};
 use tests::cluster::Cluster;
 use tests::patience::{NOISE, at_rest, eventually};
@@ -276,11 +277,9 @@ async fn an_alarm_costs_a_hold_of_a_second_one_renewal_and_a_shorter_hold_nothin
 async fn holds_of_many_keys_are_renewed_in_one_command() {
     let server = Server::start();
     let (manager, proxy) = behind_a_proxy(&server).await;
-    let mut guards = Vec::new();
-    for key in 0..100 {
-        let request = manager.lock("p", &key).expire(Duration::from_millis(1500)).renew(true);
-        guards.push(request.acquire().await.unwrap());
-    }
+    // All at once: what begins at one time is renewed at one time.
+    let hold = |key: i32| manager.lock("p", &key).expire(Duration::from_millis(1500)).renew(true).acquire();
+    let guards = try_join_all((0..100).map(hold)).await.unwrap();
     let earlier = proxy.count();
     sleep(Duration::from_millis(2500)).await;
     let work = proxy.work_since(earlier);
