@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Core;
-use super::slot::permits::{OldPlace, PermitQueue};
+use super::slot::permits::{FoundPermit, OldPlace, PermitQueue};
 use super::slot::{Entrance, Slot};
 use crate::clock::Moment;
 use crate::lock::{Counts, Entered, Lock, ResolvedRequest, Waiter};
@@ -17,6 +17,11 @@ pub(super) struct Family {
     slots: Vec<Arc<Slot>>,
     last_number: u32,
     leases: SharedLeases,
+}
+
+/// The turn of a permit that no other task uses.
+fn turn_of<'a>(slot: &Arc<Slot>, id: u64) -> (Arc<Slot>, Entrance<'a>) {
+    (Arc::clone(slot), Entrance::Found(Entered::Turn { id, has_lease: false }))
 }
 
 /// The number of the slot whose readers have one lease together.
@@ -55,20 +60,27 @@ impl Family {
         place: Option<OldPlace>,
         now: Moment,
     ) -> (Arc<Slot>, Entrance<'a>) {
-        if let Some((slot, id)) = self.idle_permit(share, None) {
-            return (slot, Entrance::Found(Entered::Turn { id, has_lease: false }));
+        let (mut first, mut in_use, mut asked_for) = (None, 0, 0);
+        for slot in self.of_share(share) {
+            match slot.find_permit(None) {
+                FoundPermit::Idle(id) => return turn_of(slot, id),
+                FoundPermit::InUse { is_held } => {
+                    first.get_or_insert(slot);
+                    in_use += 1;
+                    asked_for += usize::from(!is_held);
+                }
+                FoundPermit::AwaitsAdopter => {}
+            }
         }
-        let first = self.permits(share).next().map(Arc::clone);
-        let (Some(first), false) = (first.as_ref(), share.fits_beside(self.permits(share).count())) else {
+        let Some(slot) = first.filter(|_| !share.fits_beside(in_use)).map(Arc::clone) else {
             let slot = self.add_permit(core, request, share);
             let entered = slot.enter(&core.waiter_limit, request, now);
             return (slot, entered);
         };
-        let slot = Arc::clone(first);
         let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else {
             return self.refuse_try(slot, share);
         };
-        let others = permits.len() + self.permits(share).filter(|slot| !slot.ask(Lock::is_held)).count();
+        let others = permits.len() + asked_for;
         let waiting = match core.waiter_limit.admit(others) {
             Ok(waiting) => waiting,
             Err(limit) => return (slot, Entrance::Full(limit)),
@@ -77,37 +89,31 @@ impl Family {
         let patience = place.map_or(waiter.patience, |place| place.patience);
         let id = permits.add(Waiter { patience, ..waiter }, place);
         // A slot that came free just before may not have seen this task.
-        if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
-            return (idle, Entrance::Found(Entered::Turn { id: turn, has_lease: false }));
-        }
-        for slot in self.permits(share) {
-            slot.step(|lock, _| lock.note_waiter_for_early());
+        for slot in self.of_share(share) {
+            if let FoundPermit::Idle(turn) = slot.find_permit(Some(id)) {
+                return turn_of(slot, turn);
+            }
         }
         (slot, Entrance::Waits(id, waiting))
     }
 
     /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.
     fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entrance<'a>) {
-        let mut found = self.permits(share).map(|slot| (slot, slot.ask(Lock::refuse_try)));
+        let usable = self.of_share(share).filter(|slot| !slot.ask(Lock::has_adopter));
+        let mut found = usable.map(|slot| (slot, slot.ask(Lock::refuse_try)));
         let asked = found.find(|(_, entered)| matches!(entered, Entered::Asked { .. }));
         let (slot, entered) = asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered));
         (slot, Entrance::Found(entered))
     }
 
-    /// A slot whose turn no task has, and the turn. For a task that waits as `waiting`, its place in the queue ends with that.
-    fn idle_permit(&self, share: Share, waiting: Option<u64>) -> Option<(Arc<Slot>, u64)> {
-        self.permits(share).find_map(|slot| slot.take_idle_turn(waiting).map(|id| (Arc::clone(slot), id)))
-    }
-
-    /// The slots of the permits that tasks here have, or may have. A permit that a task is about to adopt is of no use to others: its
-    /// lease comes from another process, and may not come at all.
-    fn permits(&self, share: Share) -> impl Iterator<Item = &Arc<Slot>> {
-        self.slots.iter().filter(move |slot| slot.share == Some(share) && !slot.ask(Lock::has_adopter))
+    /// The slots of the permits that tasks here have, or may have.
+    fn of_share(&self, share: Share) -> impl Iterator<Item = &Arc<Slot>> {
+        self.slots.iter().filter(move |slot| slot.share == Some(share))
     }
 
     /// One more slot for a permit.
     pub(super) fn add_permit(&mut self, core: &Arc<Core>, request: &ResolvedRequest, share: Share) -> Arc<Slot> {
-        let queue = self.slots.iter().find(|slot| slot.share == Some(share)).and_then(|slot| slot.permits.clone());
+        let queue = self.of_share(share).next().and_then(|slot| slot.permits.clone());
         self.add_numbered(core, request, share, Some(queue.unwrap_or_default()))
     }
 

@@ -51,6 +51,12 @@ async fn what_would_mean_nothing_is_refused_and_not_shown() {
 }
 
 #[tokio::test]
+async fn a_path_without_a_socket_is_no_refused_connection() {
+    let error = refused("unix:///nowhere/redis.sock").await.to_string();
+    assert!(error.contains("`unixsocket`") && !error.contains("refused"), "{error}");
+}
+
+#[tokio::test]
 async fn a_timeout_of_zero_is_named() {
     let builder = || LockManager::builder().url("redis://127.0.0.1:1");
     let zero = Duration::ZERO;

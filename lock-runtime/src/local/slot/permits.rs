@@ -35,6 +35,16 @@ pub(in crate::local) struct OldPlace {
     pub(in crate::local) patience: Duration,
 }
 
+/// How a task finds a permit of its process.
+pub(in crate::local) enum FoundPermit {
+    /// The task has the turn now.
+    Idle(u64),
+    /// Another task holds it, or has asked for it.
+    InUse { is_held: bool },
+    /// Of no use to others than the task that is about to adopt it: its lease comes from another process, and may not come at all.
+    AwaitsAdopter,
+}
+
 impl Default for PermitQueue {
     fn default() -> Self {
         Self(Mutex::new(Queue { waiters: WaitQueue::around(FIRST), taken_by: BTreeMap::new() }))
@@ -122,10 +132,21 @@ impl Slot {
         }
     }
 
-    /// Takes the turn when no task has it, or has taken it up. A task that waits in the queue already leaves the queue in the
-    /// same step: `None` when another slot has taken it.
-    pub(in crate::local) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
+    /// Takes the turn when no task has it, or has taken it up. A task that is `waiting` in the queue leaves the queue in the same step,
+    /// unless another slot has taken it.
+    pub(in crate::local) fn find_permit(self: &Arc<Self>, waiting: Option<u64>) -> FoundPermit {
         let is_ours = || waiting.zip(self.permits.as_ref()).is_none_or(|(id, permits)| permits.take(id).is_some());
-        self.note(|lock| (lock.is_turn_free() && is_ours()).then(|| lock.take_turn()))
+        self.step(|lock, _| {
+            if lock.has_adopter() {
+                FoundPermit::AwaitsAdopter
+            } else if lock.is_turn_free() && is_ours() {
+                FoundPermit::Idle(lock.take_turn())
+            } else {
+                if waiting.is_some() {
+                    lock.note_waiter_for_early();
+                }
+                FoundPermit::InUse { is_held: lock.is_held() }
+            }
+        })
     }
 }

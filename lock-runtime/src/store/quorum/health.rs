@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::member::Member;
 use super::votes::{Votes, majority};
-use super::{Quorum, detach, start_on};
+use super::{Quorum, start_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::mutex::Mutex;
@@ -109,11 +109,7 @@ async fn probe_members<S: Voter>(
 ) -> Vec<(usize, Result<Eligibility, StoreError>)> {
     let mut looking = start_on(members.iter(), |member| {
         // A task: it connects even when nobody waits for it any more.
-        let looking = tokio::spawn(async move {
-            let eligibility = member.note(deadline, member.node.probe(deadline).await)?;
-            let _ = member.note(deadline, eligibility.vote());
-            Ok(eligibility)
-        });
+        let looking = tokio::spawn(async move { member.note(deadline, member.node.probe(deadline).await) });
         async move { looking.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
     });
     let mut found = Vec::new();
@@ -130,13 +126,32 @@ async fn probe_members<S: Voter>(
             }
             Ok(None) => break,
             Err(_) => {
-                detach(looking);
+                let members = Arc::clone(members);
+                tokio::spawn(async move {
+                    while let Some(found) = looking.next().await {
+                        note_vote(&members, &found, deadline);
+                    }
+                });
                 break;
             }
         }
     }
     mark_eligible(members, &mut found, deadline.counted_from(Moment::now())).await;
+    for found in &found {
+        note_vote(members, found, deadline);
+    }
     found
+}
+
+/// Notes whether a server may vote. Only when new servers are marked: then nobody is told of what is over at once.
+fn note_vote<S: Voter>(
+    members: &[Arc<Member<S>>],
+    (number, found): &(usize, Result<Eligibility, StoreError>),
+    deadline: Deadline,
+) {
+    if let Some(member) = members.get(*number) {
+        let _ = member.note(deadline, found.clone().and_then(Eligibility::vote));
+    }
 }
 
 /// Whether a server is to be marked as being in service, when all servers are new or not (rule Q4).
@@ -170,9 +185,6 @@ async fn mark_eligible<S: Voter>(
             return;
         }
         *eligibility = member.node.probe(deadline.counted_from(Moment::now())).await;
-        if let Ok(eligibility) = eligibility {
-            let _ = member.note(deadline, eligibility.vote());
-        }
     }))
     .await;
 }

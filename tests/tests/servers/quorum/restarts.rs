@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_runtime::LockManager;
+use tests::events::Events;
 use tests::patience::eventually;
 use tests::proxy::Proxy;
 use tests::quorum::Servers;
@@ -37,6 +38,15 @@ async fn a_server_that_restarted_without_its_data_helps_nobody_to_a_second_hold(
     let error = other.lock("p", "free").timeout(Duration::from_millis(500)).acquire().await.unwrap_err();
     let told = error.to_string();
     assert!(told.contains(&servers.server(2).address()) && told.contains("no vote for another"), "{told}");
+}
+
+/// A new server says the same as one that has lost its data, until somebody knows that all of them are new.
+#[tokio::test]
+async fn nobody_is_warned_of_new_servers() {
+    let events = Events::of_this_process();
+    let servers = Servers::start(3);
+    held(&manager(&servers).await, "k").await.release().await.unwrap();
+    assert!(events.with(&["WARN"]).is_empty(), "{:#?}", events.with(&["WARN"]));
 }
 
 /// A machine's clock is most often set right just after it started: then its servers seem to have been up for long.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +108,11 @@ impl Peer {
     pub(crate) async fn open(&self) -> Result<Socket, CallError> {
         let of_setup = |error: io::Error| match error.kind() {
             io::ErrorKind::Unsupported => CallError::Unsuitable(error.to_string()),
+            // The path of a Unix socket. The client library calls it a refused connection.
+            io::ErrorKind::NotFound => CallError::Setup(
+                "there is no such socket: is the server running, and is this the path of its `unixsocket`?",
+                Arc::new(error.into()),
+            ),
             _ => CallError::of_setup(error.into(), self.is_tls()),
         };
         match self.addr() {
