@@ -33,7 +33,7 @@ pub(super) type OnFailover = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Greeted {
     pub(super) wire: Wire,
     /// The tasks that call [`OnFailover`], where there are any. They end with this value.
-    pub(super) listening: Option<Arc<JoinSet<()>>>,
+    pub(super) listening: Option<JoinSet<()>>,
     pub(super) hello: Value,
     /// The answers to the commands that were sent along with the greeting.
     pub(super) replies: Vec<Value>,

@@ -124,7 +124,7 @@ struct Silence {
 
 #[derive(Default)]
 struct State {
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
     /// Who reads the callers' connection.
     reader: Option<Reader>,
     silence: Option<Silence>,
@@ -145,15 +145,15 @@ struct State {
     attempts: Vec<Attempt>,
 }
 
-#[derive(Clone)]
+/// A connection that is ready. Each command has a reference to it.
 pub(crate) struct Live {
     wire: Wire,
     pub(super) made: Made,
     /// Whether the server tells of changed keys on this connection.
     has_alarms: bool,
     /// On a connection to a node of a cluster.
-    shard: Option<Arc<Shard>>,
-    _listening: Option<Arc<JoinSet<()>>>,
+    shard: Option<Shard>,
+    _listening: Option<JoinSet<()>>,
     pub(super) vote: Option<Arc<Vote>>,
 }
 
@@ -266,7 +266,7 @@ impl Link {
     }
 
     /// The connection, and the deadline counted from when there is a connection. An error says that nothing was sent.
-    async fn live(&self, deadline: Deadline) -> Result<(Live, Deadline), CallError> {
+    async fn live(&self, deadline: Deadline) -> Result<(Arc<Live>, Deadline), CallError> {
         if self.origin.is_inherited_at(deadline.start()) {
             return Err(CallError::Inherited);
         }

@@ -108,7 +108,7 @@ impl Sentinels {
                 if self.is_latest(&choice) {
                     *self.known() = Some(choice.master.clone());
                     listening.spawn(self.clone().watch_for_failover(choice, said, Arc::clone(on_failover)));
-                    return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
+                    return Ok(Greeted { listening: Some(listening), ..greeted });
                 }
                 search.of_master = Some(outdone_error(&choice));
             }

@@ -33,7 +33,7 @@ impl Link {
         deadline: Deadline,
     ) -> BoxFuture<'_, Result<Called, CallError>> {
         let command = command.into();
-        Box::pin(async move { self.send_twice(&command, deadline).await.0 })
+        Box::pin(async move { self.send_twice(&command, deadline, &mut false).await })
     }
 
     /// The same, and whether the command was repeated: also an error may be the answer to the repetition alone.
@@ -42,16 +42,26 @@ impl Link {
         command: Outgoing,
         deadline: Deadline,
     ) -> BoxFuture<'_, (Result<Called, CallError>, bool)> {
-        Box::pin(async move { self.send_twice(&command, deadline).await })
+        Box::pin(async move {
+            let mut is_repeated = false;
+            let outcome = self.send_twice(&command, deadline, &mut is_repeated).await;
+            (outcome, is_repeated)
+        })
     }
 
-    async fn send_twice(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> (Result<Called, CallError>, bool) {
+    async fn send_twice(
+        self: &Arc<Self>,
+        command: &Outgoing,
+        deadline: Deadline,
+        is_repeated: &mut bool,
+    ) -> Result<Called, CallError> {
         match self.send(command, deadline).await {
             Err(CallError::Failed(error)) if error.is_io_error() => {}
-            outcome => return (outcome, false),
+            outcome => return outcome,
         }
+        *is_repeated = true;
         // Boxed, because it is rare, as in `send`.
-        (Box::pin(self.send_again(command, deadline)).await, true)
+        Box::pin(self.send_again(command, deadline)).await
     }
 
     async fn send_again(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {

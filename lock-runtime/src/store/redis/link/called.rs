@@ -127,7 +127,7 @@ pub(in super::super) struct Called {
     /// The command was sent before, and may have taken effect then.
     pub(in super::super) repeated: bool,
     /// The connection on which the reply came.
-    pub(in super::super) live: Live,
+    pub(in super::super) live: Arc<Live>,
     pub(in super::super) link: Arc<Link>,
 }
 

@@ -59,7 +59,7 @@ impl Attempt {
 
 /// What a caller without a connection finds.
 pub(super) enum Outlook {
-    Live(Live),
+    Live(Arc<Live>),
     Failed(CallError),
     /// An attempt is under way. At this instant another attempt may begin beside it.
     UnderWay(Instant),
@@ -67,13 +67,13 @@ pub(super) enum Outlook {
 
 impl Link {
     /// Waits for a connection; begins an attempt when none is under way.
-    pub(super) async fn made_live(&self, deadline: Deadline) -> Result<Live, CallError> {
+    pub(super) async fn made_live(&self, deadline: Deadline) -> Result<Arc<Live>, CallError> {
         let limit = deadline.span().min(self.connect_timeout);
         self.made_within(Deadline::new(deadline.start(), limit)).await
     }
 
     /// Connects, for a caller with a time limit of its own.
-    pub(crate) async fn connect(&self) -> Result<Live, CallError> {
+    pub(crate) async fn connect(&self) -> Result<Arc<Live>, CallError> {
         self.made_within(Deadline::after(self.connect_timeout * LIFE)).await
     }
 
@@ -84,7 +84,7 @@ impl Link {
         attempts.into_iter().for_each(Attempt::abort);
     }
 
-    async fn made_within(&self, deadline: Deadline) -> Result<Live, CallError> {
+    async fn made_within(&self, deadline: Deadline) -> Result<Arc<Live>, CallError> {
         let end = deadline.on_timer();
         loop {
             // This comes before the look, so that no change is missed.
@@ -273,7 +273,7 @@ struct Opening {
 
 /// A connection that is ready.
 struct Opened {
-    live: Live,
+    live: Arc<Live>,
     anchor: Anchor,
     round_trip: Duration,
     delete: Option<Delete>,
@@ -329,14 +329,14 @@ impl Opening {
         // The keeper's connection is of no shard: what the keeper releases is told to all nodes.
         let is_in_shard = self.endpoint.is_node() && self.is_of_callers();
         let shard = self.endpoint.is_node().then(|| replies.next()).filter(|_| is_in_shard).and_then(Shard::of);
-        let live = Live {
+        let live = Arc::new(Live {
             wire: greeted.wire,
             made: Made { generation, at: Moment::now() },
             has_alarms,
-            shard: shard.map(Arc::new),
+            shard,
             _listening: greeted.listening,
             vote,
-        };
+        });
         let delete =
             [Delete::IfEq, Delete::Ex].into_iter().zip(replies).find(|(_, reply)| greeting::is_known_command(reply));
         let delete = delete.map(|(delete, _)| delete);
