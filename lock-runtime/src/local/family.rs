@@ -19,11 +19,6 @@ pub(super) struct Family {
     leases: SharedLeases,
 }
 
-/// The turn of a permit that no other task uses.
-fn turn_of<'a>(slot: &Arc<Slot>, id: u64) -> (Arc<Slot>, Entrance<'a>) {
-    (Arc::clone(slot), Entrance::Found(Entered::Turn { id, has_lease: false }))
-}
-
 /// The number of the slot whose readers have one lease together.
 const TOGETHER: u32 = 0;
 
@@ -166,4 +161,9 @@ impl Family {
         self.slots.swap_remove(place);
         Some(counts)
     }
+}
+
+/// The turn of a permit that no other task uses.
+fn turn_of<'a>(slot: &Arc<Slot>, id: u64) -> (Arc<Slot>, Entrance<'a>) {
+    (Arc::clone(slot), Entrance::Found(Entered::Turn { id, has_lease: false }))
 }

@@ -109,7 +109,11 @@ async fn probe_members<S: Voter>(
 ) -> Vec<(usize, Result<Eligibility, StoreError>)> {
     let mut looking = start_on(members.iter(), |member| {
         // A task: it connects even when nobody waits for it any more.
-        let looking = tokio::spawn(async move { member.note(deadline, member.node.probe(deadline).await) });
+        let looking = tokio::spawn(async move {
+            let found = member.node.probe(deadline).await;
+            // What a server says of its vote is noted below, when it is known whether all of them are new.
+            if found.is_err() { member.note(deadline, found) } else { found }
+        });
         async move { looking.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
     });
     let mut found = Vec::new();
@@ -143,14 +147,16 @@ async fn probe_members<S: Voter>(
     found
 }
 
-/// Notes whether a server may vote. Only when new servers are marked: then nobody is told of what is over at once.
+/// Notes what a probe has found: whether the server answers, and whether it may vote.
 fn note_vote<S: Voter>(
     members: &[Arc<Member<S>>],
     (number, found): &(usize, Result<Eligibility, StoreError>),
     deadline: Deadline,
 ) {
-    if let Some(member) = members.get(*number) {
-        let _ = member.note(deadline, found.clone().and_then(Eligibility::vote));
+    if let Some(member) = members.get(*number)
+        && let Ok(eligibility) = member.note(deadline, found.clone())
+    {
+        let _ = member.note(deadline, eligibility.vote());
     }
 }
 
