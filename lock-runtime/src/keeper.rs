@@ -31,8 +31,6 @@ use thread::KeeperThread;
 
 /// How many items go into one command.
 const BATCH: usize = 128;
-/// How many renewals that arm alarms do. On Redis 7.0 each read of a script arms all its keys: their number counts squared.
-const ARMING_BATCH: usize = 32;
 
 /// The state that the keeper tasks of one manager share. The tasks end when the manager and all its holds are gone, and
 /// the last release is answered.
@@ -260,12 +258,12 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     let Work { renewals, asks, releases, heartbeat } = work;
     // What arms alarms goes apart: an alarm that nobody needs costs the server a message.
     let (arming, plain): (Vec<_>, Vec<_>) = renewals.into_iter().partition(|(_, renewal)| renewal.arms);
-    for (renewals, most) in [(plain, BATCH), (arming, ARMING_BATCH)] {
-        for batch in batches(keeper, renewals, most, |(slot, _)| slot.key()) {
+    for renewals in [plain, arming] {
+        for batch in batches(keeper, renewals, |(slot, _)| slot.key()) {
             send_renewals(keeper, core, batch);
         }
     }
-    for batch in batches(keeper, asks, BATCH, |(slot, _)| slot.key()) {
+    for batch in batches(keeper, asks, |(slot, _)| slot.key()) {
         let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
         tokio::spawn(async move { repeat_asks(&keeper, &core, batch).await });
     }
@@ -279,12 +277,12 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     }
 }
 
-/// Batches of `most` items at most, each for one server.
-fn batches<T>(keeper: &Keeper, items: Vec<T>, most: usize, key: impl Fn(&T) -> &Arc<str>) -> Vec<Vec<T>> {
+/// Batches of [`BATCH`] items at most, each for one server.
+fn batches<T>(keeper: &Keeper, items: Vec<T>, key: impl Fn(&T) -> &Arc<str>) -> Vec<Vec<T>> {
     let mut by_server: BTreeMap<usize, Vec<Vec<T>>> = BTreeMap::new();
     for item in items {
         let of_server = by_server.entry(keeper.store.server_of(key(&item))).or_default();
-        match of_server.last_mut().filter(|batch| batch.len() < most) {
+        match of_server.last_mut().filter(|batch| batch.len() < BATCH) {
             Some(batch) => batch.push(item),
             None => of_server.push(vec![item]),
         }

@@ -35,7 +35,7 @@ pub(crate) type Outcome = Result<Reply, Reply>;
 
 type List = VecDeque<Vec<u8>>;
 
-const NAMES: [&[u8]; 33] = [
+const NAMES: [&[u8]; 34] = [
     b"DEL",
     b"ECHO",
     b"EXISTS",
@@ -49,6 +49,7 @@ const NAMES: [&[u8]; 33] = [
     b"LPUSH",
     b"LRANGE",
     b"LREM",
+    b"MGET",
     b"PERSIST",
     b"PEXPIRE",
     b"PEXPIREAT",
@@ -91,6 +92,9 @@ impl Data {
     pub(crate) fn execute(&mut self, name: &[u8], arguments: &[&[u8]]) -> Result<Reply, Refusal> {
         let outcome = match (name, arguments) {
             (b"GET", [key]) => self.get(key),
+            (b"MGET", keys @ [_, ..]) => {
+                Ok(Reply::Array(keys.iter().map(|key| self.get(key).unwrap_or(Reply::Nil)).collect()))
+            }
             (b"SET", [key, value, options @ ..]) => self.set(key, value, options),
             (b"DEL", keys @ [_, ..]) => Ok(Reply::count(keys.iter().filter(|key| self.keys.remove(key)).count())),
             (b"DELIFEQ", [key, value]) | (b"DELEX", [key, b"IFEQ", value]) if self.has_delete(name) => {
@@ -139,7 +143,7 @@ impl Data {
             _ if is_name(name) || self.has_delete(name) => return Err(Refusal::WrongCount),
             _ => return Err(Refusal::Unknown),
         };
-        if matches!(name, b"GET" | b"EXISTS") {
+        if matches!(name, b"GET" | b"MGET" | b"EXISTS") {
             self.tracking.on_read(arguments);
         }
         self.tell_changes();

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use lock_runtime::{LockError, LockGuard, LockManager};
 use tests::cluster::Cluster;
 use tests::patience::{NOISE, eventually};
@@ -65,6 +66,21 @@ async fn a_lock_that_an_admin_takes_away_is_noticed_at_once_on_redis() {
 #[tokio::test]
 async fn a_lock_that_an_admin_takes_away_is_noticed_at_once_on_valkey() {
     is_noticed_at_once(Kind::Valkey).await;
+}
+
+/// Of a server before 7.2 each read in a script asks for the alarms of all keys of the script.
+#[tokio::test]
+async fn a_hundred_locks_are_armed_by_few_reads_and_each_has_its_alarm() {
+    let server = Server::start();
+    let manager = LockManager::connect(&server.url()).await.unwrap();
+    let mut guards = try_join_all((0..100).map(|key: i32| manager.lock("p", &key).acquire())).await.unwrap();
+    eventually("all alarms are armed", LONG, || tracked(&server) == 100).await;
+    let (reads, arming) = (server.commandstats().of("get"), server.commandstats().of("exists"));
+    assert!(reads < 10 && arming < 10, "{reads} reads of one lock, {arming} reads that arm");
+    server.tell("DEL p:57");
+    let took = lost_after(guards.remove(57)).await;
+    assert!(took < AT_ONCE + NOISE, "{took:?}");
+    assert!(guards.iter().all(LockGuard::is_valid));
 }
 
 #[tokio::test]

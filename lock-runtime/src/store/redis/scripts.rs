@@ -23,7 +23,7 @@ macro_rules! script {
 pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b2a9aa63e378795554a9d5fc946731358ef3a1a0");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
 pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "a478139e8ce38b8b33cff3c66f743b872b24bee9");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "a74fed52a771e12036cc8658edc16fe4acfd8a41");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "b3e0b850bbcab8140905807ab2a6ed6f9d010498");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c936550a7a684f1d4ea3693e570e818ae4551e79");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "c03e083e834c16e915441a838e915da8492e5b03");
