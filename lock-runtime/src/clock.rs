@@ -164,6 +164,12 @@ impl Deadline {
         Self { start: self.start, span: self.span.saturating_add(nanos(span)) }
     }
 
+    /// How much later than `other` it is, as seen now. Zero when it is earlier.
+    pub(crate) fn later_than(self, other: Self, now: Moment) -> Duration {
+        let from_start = now.nanos_since(other.start).saturating_add(self.nanos_left_at(now));
+        Duration::from_nanos(from_start.saturating_sub(other.span))
+    }
+
     pub(crate) fn remaining(self) -> Duration {
         self.remaining_at(Moment::now())
     }

@@ -12,7 +12,7 @@ use crate::{FencingToken, LockError, LockTicket, surroundings};
 
 mod others;
 
-use others::Others;
+use others::{Locked, Others};
 
 /// A held lock. The hold ends when the guard is released or dropped, or when its deadline passes.
 ///
@@ -32,9 +32,7 @@ use others::Others;
 /// ```
 #[must_use = "dropping a guard releases the lock at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
-    handle: HoldHandle,
-    /// `None` when the hold is borrowed from an outer body.
-    hold: Option<Hold>,
+    first: Locked,
     /// The other locks of a guard that has several.
     others: Option<Box<Others>>,
     span: HoldSpan,
@@ -42,15 +40,15 @@ pub struct LockGuard {
 
 impl LockGuard {
     pub(crate) fn owning(hold: Hold) -> Self {
-        Self { handle: hold.handle().clone(), hold: Some(hold), others: None, span: HoldSpan::default() }
+        Self { first: Locked::Held(hold), others: None, span: HoldSpan::default() }
     }
 
     pub(crate) fn borrowing(handle: HoldHandle) -> Self {
-        Self { handle, hold: None, others: None, span: HoldSpan::default() }
+        Self { first: Locked::Borrowed(handle), others: None, span: HoldSpan::default() }
     }
 
     pub(crate) fn handle(&self) -> &HoldHandle {
-        &self.handle
+        self.first.handle()
     }
 
     /// This guard with the locks of `others` as well, all in the order of their names. For each key as it was given, `given` has
@@ -65,14 +63,14 @@ impl LockGuard {
         let mut members = Vec::with_capacity(others.len());
         for other in others {
             span = span.or(other.span);
-            members.push((other.handle, other.hold));
+            members.push(other.first);
         }
         Self { others: Some(Box::new(Others { members, given, turns })), span, ..self }
     }
 
     /// Its first hold, and whether it is borrowed from an outer body.
     pub(crate) fn first(&self) -> (&HoldHandle, bool) {
-        (&self.handle, self.hold.is_none())
+        (self.first.handle(), self.first.is_borrowed())
     }
 
     /// The same of its other holds.
@@ -82,7 +80,7 @@ impl LockGuard {
 
     /// All its holds.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &HoldHandle> {
-        std::iter::once(&self.handle).chain(self.other_handles())
+        std::iter::once(self.handle()).chain(self.other_handles())
     }
 
     /// The holds of its locks but the first.
@@ -106,7 +104,7 @@ impl LockGuard {
 
     /// Whether the hold is borrowed from an outer body of the same task.
     pub(crate) fn is_borrowed(&self) -> bool {
-        self.hold.is_none() && self.others.as_ref().is_none_or(|others| others.are_borrowed())
+        self.first.is_borrowed() && self.others.as_ref().is_none_or(|others| others.are_borrowed())
     }
 
     /// The lock's name in Redis, for logs and for a look at the server. Of several locks it is the first by name.
@@ -120,7 +118,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn key(&self) -> &str {
-        self.handle.key()
+        self.handle().key()
     }
 
     /// The names of all its locks in Redis, sorted, each once. Most guards have one lock.
@@ -172,7 +170,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.handle.fencing_token()
+        self.handle().fencing_token()
     }
 
     /// Whether the lock is still held, as far as this process knows. It is local: nothing is sent.
@@ -241,7 +239,7 @@ impl LockGuard {
     /// Cancel safe: it only watches.
     pub async fn lost(&self) {
         match &self.others {
-            None => self.handle.lost().await,
+            None => self.handle().lost().await,
             Some(_) => self.any_lost().await,
         }
     }
@@ -283,7 +281,7 @@ impl LockGuard {
         Box::pin(async move {
             surroundings::check()?;
             match &self.others {
-                None => self.handle.extend(lease).await,
+                None => self.handle().extend(lease).await,
                 Some(_) => join_all(self.handles().map(|handle| handle.extend(lease))).await.into_iter().collect(),
             }
         })
@@ -336,9 +334,9 @@ impl LockGuard {
     fn giving_away(self, kept_for: Duration) -> BoxFuture<'static, Result<LockTicket, LockError>> {
         async move {
             surroundings::check()?;
-            let Self { handle, hold, others, mut span } = self;
-            let outcome = match (hold, others) {
-                (Some(hold), None) => give_away(&handle, hold, kept_for).await,
+            let Self { first, others, mut span } = self;
+            let outcome = match (first, others) {
+                (Locked::Held(hold), None) => give_away(hold, kept_for).await,
                 _ => Err(LockError::setting(
                     "ticket",
                     "a guard of `lock_all` can't be given away: take `lock` with one key",
@@ -390,11 +388,11 @@ impl LockGuard {
 
     /// Begins to release the lock. What is left to wait for is boxed, and so compiled here once.
     pub(crate) fn begin_release(self) -> Releasing {
-        let Self { handle, hold, others, mut span } = self;
-        let releasing = match (others, hold) {
-            (Some(others), hold) => Either::Right(others.release(handle, hold).boxed()),
-            (None, Some(hold)) => hold.release(),
-            (None, None) => Either::Left(ready(Ok(()))),
+        let Self { first, others, mut span } = self;
+        let releasing = match (others, first) {
+            (Some(others), first) => Either::Right(others.release(first).boxed()),
+            (None, Locked::Held(hold)) => hold.release(),
+            (None, Locked::Borrowed(_)) => Either::Left(ready(Ok(()))),
         };
         if !span.is_open() {
             return releasing;
@@ -403,7 +401,8 @@ impl LockGuard {
     }
 }
 
-async fn give_away(handle: &HoldHandle, hold: Hold, kept_for: Duration) -> Result<LockTicket, LockError> {
+async fn give_away(hold: Hold, kept_for: Duration) -> Result<LockTicket, LockError> {
+    let handle = hold.handle().clone();
     handle.check_gift(kept_for)?;
     Ok(LockTicket::new(handle.name(), hold.give_away(kept_for).await?))
 }

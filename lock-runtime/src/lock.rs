@@ -56,6 +56,8 @@ pub(crate) use terms::{Terms, Whole};
 pub(crate) use tokens::{ForcedToken, ReleaseDone};
 pub(crate) use wait_queue::{WaitQueue, Waiter};
 
+use thin_vec::ThinVec;
+
 use crate::clock::Moment;
 use crate::observe::Path;
 use offer::Offers;
@@ -83,10 +85,10 @@ pub(crate) struct Lock {
     /// Since when nothing is known of the store, if a try was given up because its task read no answer in time.
     unread_since: Option<Box<Moment>>,
     /// Tokens that are being released.
-    ending: Vec<EndingToken>,
+    ending: ThinVec<EndingToken>,
     /// The tokens whose lock was released by force, as a message says. Each stays here until the users of its hold are gone, or
     /// until the store says that the message was wrong.
-    forced: Vec<ForcedHold>,
+    forced: ThinVec<ForcedHold>,
 }
 
 /// What the process has of the lock in the store.
@@ -123,8 +125,8 @@ impl Default for Lock {
             failure: None,
             has_yielded: false,
             unread_since: None,
-            ending: Vec::new(),
-            forced: Vec::new(),
+            ending: ThinVec::new(),
+            forced: ThinVec::new(),
         }
     }
 }
@@ -247,7 +249,7 @@ impl Lock {
 
     /// Whether the keeper is to look at the lease later.
     pub(crate) fn has_look(&self) -> bool {
-        self.lease().is_some_and(|lease| lease.upkeep.look_at.is_some())
+        self.lease().is_some_and(|lease| lease.upkeep.has_look)
     }
 
     /// Has the keeper look at the lock soon.

@@ -67,6 +67,11 @@ impl HoldHandle {
         Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, reentry: Reentry::new(), early, holding }))
     }
 
+    /// The turn that the hold was started with.
+    pub(super) fn turn(&self) -> Turn {
+        Turn::new(&self.0.slot, self.0.id)
+    }
+
     pub(super) fn early(&self) -> Option<&Arc<Early>> {
         self.0.early.as_ref()
     }

@@ -27,9 +27,9 @@ pub(crate) type Releasing = Either<Ready<Result<(), LockError>>, BoxFuture<'stat
 /// the background.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    // The turn is dropped after `drop` has ended the hold.
-    turn: Option<Turn>,
     handle: HoldHandle,
+    /// Whether the turn is still to be passed on, after the end of the hold.
+    has_turn: bool,
     /// The shutdown waits for the end of the body.
     body: Option<TaskTrackerToken>,
 }
@@ -47,7 +47,8 @@ impl Hold {
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
-        Self { turn: Some(turn), handle, body }
+        turn.defuse();
+        Self { handle, has_turn: true, body }
     }
 
     /// The part of a reader that has joined the hold of others.
@@ -81,12 +82,13 @@ impl Hold {
 
     /// Takes the turn of the hold, to end it. `None` when that is done, by the task or by the keeper.
     pub(super) fn take_turn(&mut self) -> Option<Turn> {
-        let turn = self.turn.take()?;
+        if !std::mem::take(&mut self.has_turn) {
+            return None;
+        }
         if self.handle.end_early() {
-            return Some(turn);
+            return Some(self.handle.turn());
         }
         // The turn and the lease may be another task's by now.
-        turn.defuse();
         self.handle.end_counting();
         None
     }

@@ -1,5 +1,6 @@
 //! [`Schedule`]: what the keeper must look at and send, and when. Tasks write it, and the keeper reads it.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Schedule {
     }
 
     /// Adds a slot whose hold is new.
-    pub(crate) fn track(&self, slot: &Arc<Slot>) -> u64 {
+    pub(crate) fn track(&self, slot: &Arc<Slot>) -> NonZeroU64 {
         let mut state = self.state.lock();
         let entry = state.track(slot);
         let wake = state.has_to_tick();
@@ -82,11 +83,11 @@ impl Schedule {
         }
     }
 
-    /// Makes the keeper look at `slot` after `pause`, in place of the timer `due` that the slot has.
-    pub(super) fn set_timer(&self, slot: &Arc<Slot>, pause: Duration, due: &mut Option<TimerKey>) {
+    /// Makes the keeper look at `slot` at that time, in place of the timer `due` that the slot has.
+    pub(super) fn set_timer(&self, slot: &Arc<Slot>, at: Instant, due: &mut Option<TimerKey>) {
         self.change(|state| {
             state.cancel(ScheduleKeys { due: due.take(), tracked: None });
-            *due = Some(state.set_timer(Instant::now() + pause, slot));
+            *due = Some(state.set_timer(at, slot));
         });
     }
 

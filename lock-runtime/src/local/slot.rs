@@ -1,5 +1,6 @@
 //! [`Slot`]: one key in use. It drives its [`Lock`]: it tells the lock what happens, and carries out what the lock asks for.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
@@ -56,8 +57,8 @@ pub(crate) struct Slot {
 pub(super) struct State {
     pub(super) lock: Lock,
     pub(super) entries: ScheduleKeys,
-    /// The place of its lease among those that linger.
-    pub(super) listed: Option<Listed>,
+    /// The place of its lease among those that linger. Boxed: few leases ever do.
+    pub(super) listed: Option<Box<Listed>>,
 }
 
 /// What is left of a step: it may call tasks, and so it waits until no lock is held.
@@ -76,7 +77,7 @@ pub(crate) type TimerKey = (Instant, u64);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ScheduleKeys {
     /// The entry in the list of young holds.
-    pub(crate) tracked: Option<u64>,
+    pub(crate) tracked: Option<NonZeroU64>,
     /// The timer.
     pub(crate) due: Option<TimerKey>,
 }
@@ -353,7 +354,10 @@ impl State {
         }
         let schedule = slot.core.schedule();
         if let Some(pause) = effects.look_in {
-            set_timer(slot, pause, entries);
+            let at = Instant::now() + pause;
+            if !effects.lingers || entries.due.is_none_or(|(due, _)| due > at) {
+                set_timer(slot, at, entries);
+            }
         }
         if lock.is_tracked() {
             entries.tracked.get_or_insert_with(|| schedule.track(slot));
@@ -375,9 +379,9 @@ impl State {
     }
 }
 
-fn set_timer(slot: &Arc<Slot>, pause: Duration, entries: &mut ScheduleKeys) {
-    mutant!(TimerSetLater => return super::tests::timers::postpone(slot, pause));
-    slot.core.schedule().set_timer(slot, pause, &mut entries.due);
+fn set_timer(slot: &Arc<Slot>, at: Instant, entries: &mut ScheduleKeys) {
+    mutant!(TimerSetLater => return super::tests::timers::postpone(slot, at));
+    slot.core.schedule().set_timer(slot, at, &mut entries.due);
 }
 
 /// How a task finds a slot.

@@ -1,11 +1,12 @@
 //! [`Table`]: the keys in use in this process.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
+
+mod slots;
 
 use super::Core;
 use super::family::Family;
@@ -16,15 +17,15 @@ use crate::lock::{Counts, Lock, ResolvedRequest, Seized};
 use crate::mutex::Mutex;
 use crate::share::Share;
 use crate::token::Token;
+use slots::Slots;
 
 #[cfg(not(test))]
-type Hasher = foldhash::fast::RandomState;
+type RandomState = foldhash::fast::RandomState;
 /// The same order in each run of a simulation.
 #[cfg(test)]
-type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+type RandomState = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-type Slots = HashMap<Arc<str>, Arc<Slot>, Hasher>;
-type Families = HashMap<Arc<str>, Family, Hasher>;
+type Families = HashMap<Arc<str>, Family, RandomState>;
 
 /// One slot for each key that a task here holds, waits for, or still has to release.
 ///
@@ -58,8 +59,9 @@ impl Table {
         now: Moment,
     ) -> (Arc<Slot>, Entrance<'a>, Option<Arc<Slot>>) {
         let key = &request.key;
-        let Keys { slots, sharing, .. } = &mut *self.keys.lock();
+        let keys = &mut *self.keys.lock();
         if let Some(share) = request.share {
+            let Keys { slots, sharing, .. } = keys;
             let family = match sharing.get_mut(key) {
                 Some(family) => family,
                 None => sharing.entry(Arc::clone(key)).or_default(),
@@ -68,11 +70,10 @@ impl Table {
             let alone = slots.get(key).filter(|slot| slot.ask(Lock::lingers)).cloned();
             return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
         }
-        // One look at the table, which costs more than the reference that a known key does not need.
-        let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
+        let slot = keys.slot_of(core, key);
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
         let entered = slot.enter(&core.waiter_limit, request, now);
-        (slot, entered, sharing.get(key).and_then(Family::lingering))
+        (slot, entered, keys.sharing.get(key).and_then(Family::lingering))
     }
 
     /// The same for a task that came late to the permit to which it was called, and keeps its place among those who wait for any.
@@ -91,10 +92,10 @@ impl Table {
     /// The slot for a lock that is adopted under `token`. The slot knows the token from now on.
     pub(super) fn slot_for_adopter(&self, core: &Arc<Core>, request: &ResolvedRequest, token: &Token) -> Arc<Slot> {
         let key = &request.key;
-        let Keys { slots, sharing, .. } = &mut *self.keys.lock();
+        let keys = &mut *self.keys.lock();
         let slot = match request.share {
-            Some(share) => sharing.entry(Arc::clone(key)).or_default().add_permit(core, request, share),
-            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
+            Some(share) => keys.sharing.entry(Arc::clone(key)).or_default().add_permit(core, request, share),
+            None => keys.slot_of(core, key),
         };
         // Under the table's lock: the slot is not forgotten before.
         slot.note(|lock| lock.note_adopter(token));
@@ -104,8 +105,7 @@ impl Table {
     /// Takes the turn for a key from whoever has it.
     pub(super) fn seize(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
         let mut keys = self.keys.lock();
-        let slot = keys.slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)));
-        let slot = Arc::clone(slot);
+        let slot = keys.slot_of(core, key);
         let (seized, unfinished) = slot.step_in_table(|lock, out| lock.seize(&*slot, Moment::now(), out));
         mutant!(CallsUnderTable => {
             slot.finish(unfinished);
@@ -153,7 +153,8 @@ impl Table {
 
     /// Forgets `slot` when no task uses it.
     pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
-        let Keys { slots, sharing, forgotten } = &mut *self.keys.lock();
+        let keys = &mut *self.keys.lock();
+        let Keys { slots, sharing, forgotten } = keys;
         if slot.share.is_some() {
             let Some(family) = sharing.get_mut(&slot.key) else { return };
             let Some(counts) = family.forget_if_unused(slot) else { return };
@@ -161,25 +162,17 @@ impl Table {
             if family.slots().is_empty() {
                 sharing.remove(&slot.key);
             }
-            self.tell_if_emptied(slots, sharing);
+            self.tell_if_emptied(keys);
             return;
         }
-        if let Entry::Occupied(listed) = slots.entry(Arc::clone(&slot.key))
-            && Arc::ptr_eq(listed.get(), slot)
-            && let Some(counts) = slot.ask(Lock::counts_if_unused)
-        {
+        if let Some(counts) = slots.remove_if(slot, || slot.ask(Lock::counts_if_unused)) {
             forgotten.add(counts);
-            listed.remove();
-            if slots.is_empty() && slots.capacity() > 1024 {
-                slots.shrink_to_fit();
-            }
-            self.tell_if_emptied(slots, sharing);
+            self.tell_if_emptied(keys);
         }
     }
 
-    fn tell_if_emptied(&self, slots: &Slots, sharing: &Families) {
-        // A key of a body may be in both lists.
-        if slots.len() + sharing.len() <= 2 * self.rest.load(Ordering::Relaxed) {
+    fn tell_if_emptied(&self, keys: &Keys) {
+        if keys.count() <= 2 * self.rest.load(Ordering::Relaxed) {
             self.emptied.notify_waiters();
         }
     }
@@ -198,11 +191,21 @@ impl Table {
 }
 
 impl Keys {
+    /// The slot of `key`, which is added when the key was not in use.
+    fn slot_of(&mut self, core: &Arc<Core>, key: &Arc<str>) -> Arc<Slot> {
+        self.slots.get_or_add(key, || Arc::new(Slot::new(core, key)))
+    }
+
+    /// How many keys are in use. A key of a body may be in both lists.
+    fn count(&self) -> usize {
+        self.slots.len() + self.sharing.len()
+    }
+
     fn all(&self) -> Vec<Arc<Slot>> {
-        self.slots.values().chain(self.sharing.values().flat_map(Family::slots)).cloned().collect()
+        self.slots.iter().chain(self.sharing.values().flat_map(Family::slots)).cloned().collect()
     }
 
     fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.slots.keys().chain(self.sharing.keys())
+        self.slots.iter().map(|slot| &slot.key).chain(self.sharing.keys())
     }
 }

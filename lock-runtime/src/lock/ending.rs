@@ -99,7 +99,7 @@ impl Lock {
             (Ending::Free(lease.release(env)), hold)
         } else if lease.try_hand_over(now) {
             lease.hold = None;
-            lease.upkeep.look_at = None;
+            lease.upkeep.has_look = false;
             return Ended { ending: Ending::Kept, hold };
         } else {
             (Ending::Yield(lease.release(env)), hold)
@@ -149,7 +149,7 @@ impl Lock {
             && lease.try_hand_over_after_drop(now)
         {
             lease.hold = None;
-            lease.upkeep.look_at = None;
+            lease.upkeep.has_look = false;
             self.is_tracked = false;
             return Ending::Kept.into();
         }

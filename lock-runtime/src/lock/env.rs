@@ -46,7 +46,8 @@ pub(crate) trait Env {
 pub(crate) struct Effects {
     /// Whoever watches the lock looks again: bodies, the task with the turn, single tries.
     pub(crate) wakes: bool,
-    /// The keeper looks at the lease after this time, in place of an earlier one.
+    /// The keeper looks at the lease after this time, in place of an earlier one. A lease that begins to linger keeps a look that comes
+    /// before: that look sets the next one.
     pub(crate) look_in: Option<Duration>,
     /// The lease has begun to linger.
     pub(crate) lingers: bool,

@@ -27,7 +27,8 @@ pub(crate) struct Lease {
     /// The store has confirmed the lease until this time.
     pub(crate) until: Deadline,
     /// Since when a push alone tells of the lease. `None` when an answer of the store does.
-    pub(crate) hinted: Option<Moment>,
+    /// Boxed: most grants are answers.
+    pub(crate) hinted: Option<Box<Moment>>,
     /// Whether the task with the turn got the lease, or its confirmation, from the store itself.
     pub(crate) fresh: bool,
     pub(crate) hold: Option<ActiveHold>,
@@ -35,10 +36,11 @@ pub(crate) struct Lease {
     pub(crate) path: Path,
     /// Counts the holds of the lease.
     pub(crate) holds: metrics::Holds,
-    /// The last owner, when its lease had ended without a release. It is told with the first hold.
-    pub(crate) dead_owner: Option<Token>,
+    /// The last owner, when its lease had ended without a release. It is told with the first hold. Boxed: that is rare.
+    pub(crate) dead_owner: Option<Box<Token>>,
     pub(crate) fences: Fences,
-    pub(crate) contention: Option<Contention>,
+    /// Boxed: nobody waits for most locks.
+    pub(crate) contention: Option<Box<Contention>>,
     pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
@@ -50,10 +52,11 @@ pub(crate) struct Lease {
 }
 
 /// The state of the keeper's work on a lease.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about that work")]
 #[derive(Debug, Default)]
 pub(crate) struct RenewalState {
-    /// When the keeper looks at the lease. `None` when it has no reason to.
-    pub(crate) look_at: Option<Deadline>,
+    /// Whether the keeper has been asked to look at the lease later.
+    pub(crate) has_look: bool,
     /// Whether a renewal is on its way.
     pub(crate) renewing: bool,
     /// Whether the store may have forgotten the lease after that renewal was sent.
@@ -61,10 +64,8 @@ pub(crate) struct RenewalState {
     pub(crate) failures: u32,
     /// Whether the keeper's last renewal armed the alarm, and the alarm has not come since.
     pub(crate) is_armed: bool,
-    /// The store was asked to keep the lease until this time. It may not have answered.
-    ///
-    /// Boxed: a short hold is not renewed.
-    pub(crate) requested: Option<Box<Deadline>>,
+    /// How much longer than the lease is confirmed the store was asked to keep it. It may not have answered.
+    pub(crate) asked_longer: Duration,
 }
 
 /// The fencing tokens that are reserved and not yet used: `next..end`.
@@ -132,9 +133,9 @@ impl Lease {
             hold: None,
             path: if pending.was_pushed() { Path::HandOff } else { Path::Store },
             holds: metrics::Holds::new(),
-            dead_owner: pending.dead_owner(env),
+            dead_owner: pending.dead_owner(env).map(Box::new),
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
-            contention: pending.is_contended_after(grant).then(|| Contention::since(env.now())),
+            contention: pending.is_contended_after(grant).then(|| Contention::since(env.now()).into()),
             linger: Linger::default(),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
@@ -249,7 +250,7 @@ impl Lease {
     /// Whether what is known of the lease was asked for, or pushed, after `sent`.
     pub(crate) fn is_confirmed_after(&self, sent: Moment) -> bool {
         mutant!(LateRefusalCounts => return false);
-        !self.hinted.unwrap_or(self.until.start()).since(sent).is_zero()
+        !self.hinted.as_deref().copied().unwrap_or(self.until.start()).since(sent).is_zero()
     }
 
     /// Lengthens the lease. `false` when its hold has ended before (rule 13: a hold whose deadline has passed does not
@@ -263,7 +264,9 @@ impl Lease {
         if self.until.remaining_at(now).is_zero() {
             self.forget_lapsed_fences();
         }
+        let in_store_until = self.in_store_until();
         self.until = self.until.max_at(until, now);
+        self.upkeep.asked_longer = in_store_until.later_than(self.until, now);
         true
     }
 
@@ -293,7 +296,7 @@ impl Lease {
     pub(super) fn note_contention(&mut self, env: &dyn Env) -> bool {
         let now = env.now();
         let is_known = self.is_contended(now);
-        self.contention.get_or_insert_with(|| Contention::since(now)).heard = now;
+        self.contention.get_or_insert_with(|| Contention::since(now).into()).heard = now;
         !is_known && self.contention_ends_in(now).is_some()
     }
 

@@ -85,9 +85,7 @@ impl Lock {
         let lingering = lease.holds.linger();
         lease.linger.begin(until, lingering);
         let look_in = lease.lengthen_due_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
-        if lease.upkeep.look_at.is_none_or(|look_at| look_at.remaining_at(now) > look_in) {
-            lease.look_in(look_in, now, out);
-        }
+        lease.look_in(look_in, out);
         self.turn = None;
         self.offers.reset();
         out.lingers = true;

@@ -28,15 +28,15 @@ const MANY_LATE: usize = 3;
 
 /// The state of the turn: its task is called, late, or has taken it up. The way of a task that does not come is `Made`, `Noticed`,
 /// `Missed`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) enum Offer {
     /// The task has taken the turn up, and waits for others.
     #[default]
     TakenUp,
     /// The task has taken the turn up, and takes its next step before this deadline.
     Acting(Deadline),
-    /// The task waits for the answer to a command about its lease.
-    Awaiting(Awaited),
+    /// The task waits for the answer to a command about its lease. Boxed: few leases need a command before their hold.
+    Awaiting(Box<Awaited>),
     /// The task has something to do: the turn was passed to it, or a grant came.
     Made,
     /// The keeper has seen that, and the task must come before this deadline.
@@ -107,7 +107,7 @@ impl Offers {
     pub(super) fn act(&mut self, now: Moment, pause: Option<Duration>) {
         self.offer = match pause {
             Some(pause) => Offer::Acting(Deadline::new(now, pause + TURN_PATIENCE)),
-            None => Offer::Awaiting(Awaited::new(now, self.patience)),
+            None => Offer::Awaiting(Box::new(Awaited::new(now, self.patience))),
         };
     }
 
@@ -291,7 +291,7 @@ impl Lock {
                 self.offers.offer = Offer::Noticed(Deadline::new(now, patience));
                 Action::LookAgain
             }
-            Offer::Awaiting(awaited) => self.check_awaited(awaited, env, now, round),
+            Offer::Awaiting(_) => self.check_awaited(env, now, round),
             Offer::Noticed(deadline) | Offer::Acting(deadline) if !deadline.remaining_at(now).is_zero() => {
                 Action::LookAgain
             }
@@ -312,7 +312,7 @@ impl Lock {
     pub(crate) fn count_from_grant(&mut self, env: &dyn Env) {
         let now = env.now();
         let granted_for = self.pending().and_then(|pending| pending.granted_for(now, env.settings().drift()));
-        if let (Some(granted_for), Offer::Made) = (granted_for, self.offers.offer) {
+        if let (Some(granted_for), Offer::Made) = (granted_for, &self.offers.offer) {
             self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
             let patience = self.offers.patience.saturating_sub(granted_for);
             self.offers.offer = Offer::Noticed(Deadline::new(now, patience));

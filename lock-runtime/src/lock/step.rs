@@ -75,7 +75,7 @@ pub(crate) struct Started {
     pub(crate) token: Token,
     pub(crate) fence: OnceLock<u64>,
     /// The last owner, when its lease had ended without a release.
-    pub(crate) dead_owner: Option<Token>,
+    pub(crate) dead_owner: Option<Box<Token>>,
     /// Counts the part of the first of several readers.
     pub(crate) holding: Option<metrics::Holding>,
 }
@@ -277,7 +277,7 @@ impl Lock {
         let is_hinted = pending.is_hinted();
         let Some(grant) = pending.take_grant(env) else { return };
         let mut lease = Lease::new(pending, &grant, env);
-        lease.hinted = is_hinted.then_some(now);
+        lease.hinted = is_hinted.then(|| Box::new(now));
         // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
         // only once it is confirmed.
         lease.fresh &= lease.claim >= request.lease().min(CLAIM);

@@ -26,7 +26,7 @@ impl Lease {
     /// no more time together than one of them.
     fn is_young(&self, hold: &ActiveHold, now: Moment) -> bool {
         mutant!(HintStaysYoung => return is_young(hold, now));
-        is_young(hold, now) && self.hinted.is_none_or(|since| now.since(since) < UNCONFIRMED_FOR)
+        is_young(hold, now) && self.hinted.as_ref().is_none_or(|since| now.since(**since) < UNCONFIRMED_FOR)
     }
 }
 
@@ -40,18 +40,18 @@ impl Lease {
     /// Notes that `renewal` is about to be sent. It may take effect although its answer is lost.
     pub(crate) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
         let asked = Deadline::new(now, renewal.lease + renewal.grace);
-        self.upkeep.requested = Some(Box::new(self.in_store_until().max_at(asked, now)));
+        self.upkeep.asked_longer = self.upkeep.asked_longer.max(asked.later_than(self.until, now));
     }
 
     /// Until when the store may keep the lease. That may be later than the store has confirmed.
     pub(super) fn in_store_until(&self) -> Deadline {
         mutant!(UnansweredRenewalForgotten => return self.until);
-        self.upkeep.requested.as_deref().copied().unwrap_or(self.until)
+        self.until.later_by(self.upkeep.asked_longer)
     }
 
     /// Has the keeper look at the lease after `pause`, in place of an earlier time.
-    pub(super) fn look_in(&mut self, pause: Duration, now: Moment, out: &mut Effects) {
-        self.upkeep.look_at = Some(Deadline::new(now, pause));
+    pub(super) fn look_in(&mut self, pause: Duration, out: &mut Effects) {
+        self.upkeep.has_look = true;
         out.look_in = Some(pause);
     }
 
@@ -65,7 +65,7 @@ impl Lease {
     fn upkeep(&mut self, trigger: Trigger, env: &dyn Env, now: Moment, out: &mut Effects) -> Action {
         let (action, look_in) = self.need(trigger, env, now);
         if let Some(pause) = look_in {
-            self.look_in(pause, now, out);
+            self.look_in(pause, out);
         }
         if let Action::Renew(renewal) = &action {
             self.upkeep.renewing = true;
@@ -174,7 +174,7 @@ impl Lease {
             Some(_) if left.is_zero() => return Action::Lost(self.token.clone(), LossReason::Deadline),
             Some(_) => left,
         };
-        self.look_in(pause.min(look_in), now, out);
+        self.look_in(pause.min(look_in), out);
         Action::Done
     }
 }
@@ -183,7 +183,7 @@ impl Lock {
     /// The time has come for which the keeper was asked to look.
     pub(crate) fn on_timer(&mut self) {
         if let Some(lease) = self.lease_mut() {
-            lease.upkeep.look_at = None;
+            lease.upkeep.has_look = false;
         }
     }
 

@@ -16,10 +16,9 @@ pub(crate) struct WaitQueue {
     waiters: BTreeMap<u64, Waiter>,
     /// How many of them want a fencing token.
     fenced: u32,
-    /// The id before that of the first task. Tasks that come in front of all others get the ids below it.
-    base: u64,
+    /// The smallest and the greatest id that a task was given.
+    first: u64,
     last: u64,
-    in_front: u64,
 }
 
 /// A task that waits.
@@ -41,7 +40,7 @@ impl Waiter {
 impl WaitQueue {
     /// An empty queue, whose ids are around `base`.
     pub(crate) const fn around(base: u64) -> Self {
-        Self { waiters: BTreeMap::new(), fenced: 0, base, last: 0, in_front: 0 }
+        Self { waiters: BTreeMap::new(), fenced: 0, first: base, last: base }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -64,13 +63,13 @@ impl WaitQueue {
     /// An id behind all others.
     pub(crate) fn new_id(&mut self) -> u64 {
         self.last += 1;
-        self.base + self.last
+        self.last
     }
 
     /// An id in front of all others.
     pub(crate) fn id_in_front(&mut self) -> u64 {
-        self.in_front += 1;
-        self.base - self.in_front
+        self.first -= 1;
+        self.first
     }
 
     pub(crate) fn add(&mut self, id: u64, waiter: Waiter) {

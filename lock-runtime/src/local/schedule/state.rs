@@ -1,6 +1,7 @@
 //! [`State`]: the content of a schedule, under its lock.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// Slots whose hold began a moment ago.
-    pub(super) tracked: BTreeMap<u64, Arc<Slot>>,
+    pub(super) tracked: BTreeMap<NonZeroU64, Arc<Slot>>,
     /// How many of these slots came since the last tick.
     tracked_since_tick: u32,
     /// Slots whose hold needs a look later.
@@ -119,11 +120,12 @@ impl State {
         self.watched.values().filter_map(Weak::upgrade).collect()
     }
 
-    pub(super) fn track(&mut self, slot: &Arc<Slot>) -> u64 {
+    pub(super) fn track(&mut self, slot: &Arc<Slot>) -> NonZeroU64 {
+        let entry = NonZeroU64::MIN.saturating_add(self.entries);
         self.entries += 1;
-        self.tracked.insert(self.entries, Arc::clone(slot));
+        self.tracked.insert(entry, Arc::clone(slot));
         self.tracked_since_tick = self.tracked_since_tick.saturating_add(1);
-        self.entries
+        entry
     }
 
     pub(super) fn cancel(&mut self, entries: ScheduleKeys) {

@@ -47,7 +47,7 @@ impl Slot {
             // Else a hold has the lease now.
             if state.lock.lingers() && began > place.0 {
                 let place = self.core.lingering.add(self, began);
-                state.listed = Some(Listed { place, began });
+                state.listed = Some(Box::new(Listed { place, began }));
                 return None;
             }
             state.lock.take_lingering(&**self)
@@ -170,11 +170,11 @@ pub(in crate::local) struct Listed {
 
 impl Listed {
     /// The lease of `slot` begins to linger.
-    pub(in crate::local) fn begin(listed: &mut Option<Self>, slot: &Arc<Slot>) {
+    pub(in crate::local) fn begin(listed: &mut Option<Box<Self>>, slot: &Arc<Slot>) {
         let began = Instant::now();
         match listed {
             Some(listed) => listed.began = began,
-            None => *listed = Some(Self { place: slot.core.lingering.add(slot, began), began }),
+            None => *listed = Some(Box::new(Self { place: slot.core.lingering.add(slot, began), began })),
         }
     }
 }

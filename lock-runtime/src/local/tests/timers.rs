@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::round;
 use crate::LockManager;
@@ -19,7 +19,7 @@ use crate::protocol::Renewed;
 /// anything between the steps.
 struct Later {
     slot: Arc<Slot>,
-    pause: Duration,
+    at: Instant,
     due: Option<TimerKey>,
 }
 
@@ -28,8 +28,8 @@ thread_local! {
 }
 
 /// What [`Mutant::TimerSetLater`] does in place of setting the timer.
-pub(in crate::local) fn postpone(slot: &Arc<Slot>, pause: Duration) {
-    POSTPONED.with_borrow_mut(|postponed| postponed.push(Later { slot: Arc::clone(slot), pause, due: None }));
+pub(in crate::local) fn postpone(slot: &Arc<Slot>, at: Instant) {
+    POSTPONED.with_borrow_mut(|postponed| postponed.push(Later { slot: Arc::clone(slot), at, due: None }));
 }
 
 /// A thread that decides on a timer. Without the bug its first step is all that it does.
@@ -52,8 +52,8 @@ impl<'a> Thread<'a> {
             decide();
             self.later = POSTPONED.take();
         } else if self.later.iter().any(|later| later.due.is_none()) {
-            for Later { slot, pause, due } in &mut self.later {
-                slot.core.schedule().set_timer(slot, *pause, due);
+            for Later { slot, at, due } in &mut self.later {
+                slot.core.schedule().set_timer(slot, *at, due);
             }
         } else {
             for Later { slot, due, .. } in self.later.drain(..) {

@@ -42,7 +42,7 @@ async fn a_pushed_grant_is_not_as_old_as_the_ask_that_dates_it() {
     }
     assert!(is_outlived(&lease(Drift::DEFAULT.trusted(CLAIM))));
     assert!(!is_outlived(&lease(Duration::ZERO)), "nothing dates it");
-    let hinted = Lease { hinted: Some(sent), ..lease(CLAIM) };
+    let hinted = Lease { hinted: Some(sent.into()), ..lease(CLAIM) };
     assert!(!is_outlived(&hinted), "it is not confirmed");
 }
 

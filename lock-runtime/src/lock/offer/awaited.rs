@@ -12,7 +12,7 @@ use crate::timing::{STEP_PATIENCE, TURN_PATIENCE};
 ///
 /// When the task has not read it in time, the keeper renews the lease. When that is answered, the task's own answer has come, too. Then
 /// the task is late for those who wait, and the keeper asks the server whether somebody does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(in crate::lock) struct Awaited {
     since: Moment,
     /// How long the task may take before the keeper sends a command.
@@ -56,8 +56,9 @@ impl Awaited {
 
 impl Lock {
     /// Looks after a task that has not read the answer about its lease yet.
-    pub(super) fn check_awaited(&mut self, mut awaited: Awaited, env: &dyn Env, now: Moment, round: &Round) -> Action {
+    pub(super) fn check_awaited(&mut self, env: &dyn Env, now: Moment, round: &Round) -> Action {
         let is_wanted = self.has_contention(now) || !self.waiters.is_empty();
+        let Offer::Awaiting(awaited) = &mut self.offers.offer else { return Action::Done };
         mutant!(StepLateAtLast => awaited.is_answered = false);
         let distance = distance(env);
         if awaited.latest(distance).remaining_at(now).is_zero() || (awaited.is_answered && is_wanted) {
@@ -68,7 +69,6 @@ impl Lock {
             return Action::LookAgain;
         }
         awaited.next = Some(Deadline::new(now, TURN_PATIENCE));
-        self.offers.offer = Offer::Awaiting(awaited);
         if awaited.is_answered {
             return self.contention_probe(env, round.deadline).map_or(Action::LookAgain, Action::Ask);
         }
