@@ -81,8 +81,11 @@ impl Family {
             Err(limit) => return (slot, Entrance::Full(limit)),
         };
         let waiter = Waiter::new(request);
-        let patience = place.map_or(waiter.patience, |place| place.patience);
-        let id = permits.add(Waiter { patience, ..waiter }, place);
+        let waiter = match place {
+            Some(place) => waiter.with_patience(place.patience),
+            None => waiter,
+        };
+        let id = permits.add(waiter, place);
         // A slot that came free just before may not have seen this task.
         for slot in self.of_share(share) {
             if let FoundPermit::Idle(turn) = slot.find_permit(Some(id)) {

@@ -50,8 +50,8 @@ pub(super) enum Offer {
 #[derive(Debug)]
 pub(super) struct Offers {
     pub(super) offer: Offer,
-    /// How long the task with the turn may take to come.
-    patience: Duration,
+    /// How long the task with the turn may take to come, if it has more time than others. Boxed: only who came late has.
+    patience: Option<Box<Duration>>,
     /// Until when the lease may stay unused. Boxed: it is known only after a task came late.
     idle: Option<Box<Deadline>>,
     /// The tasks that did not come when they were called, by their places in the queue.
@@ -80,7 +80,7 @@ impl Default for Offers {
     fn default() -> Self {
         Self {
             offer: Offer::TakenUp,
-            patience: TURN_PATIENCE,
+            patience: None,
             idle: None,
             late: BTreeMap::new(),
             awaits_since: None,
@@ -98,7 +98,8 @@ impl Offers {
             self.idle = None;
             if let Some(late) = self.late.remove(&id) {
                 // Its next step takes as many polls, each of them late.
-                self.patience = (self.patience + patience_with(Some(late.since), now)).min(UNUSED_LEASE_KEPT_FOR);
+                let patience = self.patience() + patience_with(Some(late.since), now);
+                self.patience = Some(Box::new(patience.min(UNUSED_LEASE_KEPT_FOR)));
             }
         }
     }
@@ -107,7 +108,7 @@ impl Offers {
     pub(super) fn act(&mut self, now: Moment, pause: Option<Duration>) {
         self.offer = match pause {
             Some(pause) => Offer::Acting(Deadline::new(now, pause + TURN_PATIENCE)),
-            None => Offer::Awaiting(Box::new(Awaited::new(now, self.patience))),
+            None => Offer::Awaiting(Box::new(Awaited::new(now, self.patience()))),
         };
     }
 
@@ -132,7 +133,7 @@ impl Offers {
     }
 
     /// Notes that the turn passes to a task that may take `patience` to come.
-    pub(super) fn make_to_next(&mut self, patience: Duration) {
+    pub(super) fn make_to_next(&mut self, patience: Option<Box<Duration>>) {
         self.offer = Offer::Made;
         self.patience = patience;
         self.awaits_since = None;
@@ -142,10 +143,15 @@ impl Offers {
     /// Forgets all about the last turn: no task has the turn, or a task that is just being polled has it.
     pub(super) fn reset(&mut self) {
         self.offer = Offer::TakenUp;
-        self.patience = TURN_PATIENCE;
+        self.patience = None;
         self.idle = None;
         self.awaits_since = None;
         self.is_releasing = false;
+    }
+
+    /// How long the task with the turn may take to come.
+    fn patience(&self) -> Duration {
+        self.patience.as_deref().copied().unwrap_or(TURN_PATIENCE)
     }
 
     pub(super) fn is_missed(&self) -> bool {
@@ -287,7 +293,7 @@ impl Lock {
                 let idle =
                     **self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
                 // Several tasks that were late before have no more time together than one of them.
-                let patience = self.offers.patience.min(idle.remaining_at(now)).max(self.answer_is_due(now, round));
+                let patience = self.offers.patience().min(idle.remaining_at(now)).max(self.answer_is_due(now, round));
                 self.offers.offer = Offer::Noticed(Deadline::new(now, patience));
                 Action::LookAgain
             }
@@ -314,7 +320,7 @@ impl Lock {
         let granted_for = self.pending().and_then(|pending| pending.granted_for(now, env.settings().drift()));
         if let (Some(granted_for), Offer::Made) = (granted_for, &self.offers.offer) {
             self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
-            let patience = self.offers.patience.saturating_sub(granted_for);
+            let patience = self.offers.patience().saturating_sub(granted_for);
             self.offers.offer = Offer::Noticed(Deadline::new(now, patience));
         }
     }

@@ -5,7 +5,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::request::ResolvedRequest;
-use crate::timing::TURN_PATIENCE;
 
 /// Tasks that wait, by their ids: the smallest is the first. Who is called is taken out, so a task that finds itself gone was called.
 ///
@@ -26,14 +25,19 @@ pub(crate) struct WaitQueue {
 pub(crate) struct Waiter {
     /// Calls the task. Before its first poll nobody.
     pub(crate) waker: Waker,
-    pub(crate) fenced: bool,
-    /// How long the task may take to come when it is called.
-    pub(crate) patience: Duration,
+    fenced: bool,
+    /// How long the task may take to come when it is called, if it has more time than others. Boxed: only who came late has.
+    pub(super) patience: Option<Box<Duration>>,
 }
 
 impl Waiter {
     pub(crate) fn new(request: &ResolvedRequest) -> Self {
-        Self { waker: Waker::noop().clone(), fenced: request.fenced, patience: TURN_PATIENCE }
+        Self { waker: Waker::noop().clone(), fenced: request.fenced, patience: None }
+    }
+
+    /// A task that may take so long to come when it is called.
+    pub(crate) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience: Some(Box::new(patience)), ..self }
     }
 }
 
@@ -129,7 +133,7 @@ mod tests {
     }
 
     fn waiter(fenced: bool) -> Waiter {
-        Waiter { waker: Waker::noop().clone(), fenced, patience: TURN_PATIENCE }
+        Waiter { waker: Waker::noop().clone(), fenced, patience: None }
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Bac
             if let Some(share) = slot.share.filter(|_| slot.is_one_of_permits() && !is_too_late) {
                 return Back::WaitsForAny(share, OldPlace { id, patience });
             }
-            lock.add_waiter(id, Waiter { patience, ..Waiter::new(request) });
+            lock.add_waiter(id, Waiter::new(request).with_patience(patience));
             Back::Waits(QueuePlace::in_queue_of(slot, id))
         }
     })

@@ -10,7 +10,7 @@ use crate::lock::readers::Joined;
 use crate::lock::request::ResolvedRequest;
 use crate::lock::{Effects, Env, Lock, Standing};
 use crate::protocol::Release;
-use crate::timing::{STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+use crate::timing::{STEP_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// What becomes of a late task that is polled at last.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Lock {
         }
         self.offers.reset();
         self.reuse_lingering();
-        self.offers.patience = patience;
+        self.offers.patience = Some(Box::new(patience));
         Rejoined::Turn
     }
 
@@ -125,7 +125,7 @@ impl Lock {
         let Some(id) = self.offers.first_late().filter(|_| self.is_granted()) else { return false };
         let was_missed = self.offers.is_missed();
         self.turn = Some(id);
-        self.offers.make_to_next(TURN_PATIENCE);
+        self.offers.make_to_next(None);
         if was_missed {
             self.offers.offer = Offer::Missed(Deadline::new(env.now(), Duration::ZERO));
         }

@@ -40,7 +40,7 @@ fn a_late_task_has_its_old_place() {
     assert!(stage.start(waiting[1], &request()));
     let back = stage.come_late(waiting[0], &request());
     let Rejoined::Waits { patience, is_too_late: false } = back else { panic!("{back:?}") };
-    stage.lock.add_waiter(waiting[0], Waiter { patience, ..Waiter::new(&request()) });
+    stage.lock.add_waiter(waiting[0], Waiter::new(&request()).with_patience(patience));
     stage.end(waiting[1]);
     stage.pass(waiting[1]);
     assert!(stage.lock.has_turn(waiting[0]), "and not the one behind it");
