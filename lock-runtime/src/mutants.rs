@@ -103,6 +103,8 @@ mod seeded {
         LateTurnKept,
         LeftPlaceFreed,
         LossIsSilence,
+        LeaseThatIsGoneIsAnswer,
+        OutlivedAtLastIsBusy,
         LostBeforeUnseen,
         LostWhileDrawn,
         LostWithdrawalForgotten,

@@ -25,6 +25,9 @@ pub(crate) struct Attempt {
     answer_time: Duration,
     /// Whether the store was asked at all. A timeout of zero, or near zero, means one ask, not none.
     pub(crate) tried: bool,
+    /// Whether it was asked for the lock, and not only about a lease that the task found here. A try that found one which is gone
+    /// still has its one ask.
+    has_asked: bool,
     /// Whether its last command was answered.
     is_answered: bool,
     /// Whether the task has asked for the lock in place of its holder, or one that came later has its turn. It does so once: who comes
@@ -67,6 +70,7 @@ impl Attempt {
             timeout,
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             tried: false,
+            has_asked: false,
             is_answered: false,
             has_replaced: false,
             waited: false,
@@ -134,7 +138,7 @@ impl Attempt {
 
     /// Whether the time to ask the store is up. A task that `owns` the lease may overrun any timeout by one answer.
     pub(super) fn is_time_up(&self, now: Moment, owns: bool) -> bool {
-        let is_late = (!owns && (self.tried || self.waited)) || self.by().has_passed_at(now);
+        let is_late = (!owns && (self.has_asked() || self.waited)) || self.by().has_passed_at(now);
         self.give_up().has_passed_at(now) && is_late
     }
 
@@ -165,9 +169,15 @@ impl Attempt {
         self.failures.is_some()
     }
 
-    /// Notes that a command is about to be sent.
-    pub(crate) fn note_sent(&mut self) {
+    fn has_asked(&self) -> bool {
+        mutant!(LeaseThatIsGoneIsAnswer => return self.tried);
+        self.has_asked
+    }
+
+    /// Notes that a command is about to be sent, which `asks` for the lock, or is about a lease that is here.
+    pub(crate) fn note_sent(&mut self, asks: bool) {
         self.tried = true;
+        self.has_asked |= asks;
         self.is_answered = false;
     }
 
@@ -184,7 +194,7 @@ impl Attempt {
 
     /// Repeats a single try that this process's own release refused, after as much time as it has taken so far.
     pub(crate) fn restart(&mut self, now: Moment) {
-        self.tried = false;
+        (self.tried, self.has_asked) = (false, false);
         self.was_held_here = true;
         let pause = now.since(self.started).max(RETRY_OWN_RELEASE_AFTER);
         self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::new(now, pause) }));

@@ -83,15 +83,19 @@ pub(super) async fn drive(
                     _ => return Err(error_at_timeout(core, &slot, tried, attempt)),
                 }
             }
-            Step::GiveUp => return Err(error_at_timeout(core, &slot, tried, attempt)),
+            Step::GiveUp => {
+                mutant!(OutlivedAtLastIsBusy => return Err(error_at_timeout(core, &slot, tried, attempt)));
+                note_outlived(&turn, attempt, *now);
+                return Err(error_at_timeout(core, &slot, tried, attempt));
+            }
             // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
-            Step::Confirm(_) if attempt.note_outlived(slot.ask(|lock| lock.outlived_lease(*now, &*slot))) => {
+            Step::Confirm(_) if note_outlived(&turn, attempt, *now) => {
                 attempt.tried = true;
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
-                attempt.note_sent();
+                attempt.note_sent(matches!(step, Step::Claim(_) | Step::Ask(_)));
                 attempt.has_replaced |= matches!(&step, Step::Ask(ask) if ask.replaces);
                 let deadline = answer_deadline(core, attempt, *now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
@@ -101,6 +105,13 @@ pub(super) async fn drive(
         }
         *now = Moment::now();
     }
+}
+
+/// Notes a lease that was over before its grant came. Returns whether the task must report that now.
+fn note_outlived(turn: &Turn, attempt: &mut Attempt, now: Moment) -> bool {
+    let slot = turn.slot();
+    let took = slot.ask(|lock| lock.outlived_lease(now, &**slot).filter(|_| lock.has_turn(turn.id())));
+    attempt.note_outlived(took)
 }
 
 /// Registers for what changes in the slot, and only then looks whether the manager is shut down: the shutdown wakes a task once.

@@ -12,6 +12,7 @@ use crate::LockError;
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::process::connect;
+use crate::simulation::time::suspend;
 
 #[tokio::test(start_paused = true)]
 async fn a_single_try_that_only_siblings_stood_before_is_told_of_a_silent_server() {
@@ -301,5 +302,45 @@ async fn a_single_try_that_loses_its_lock_before_its_hold_begins_says_that_the_l
             failed += u32::from(tried.is_err());
         }
         assert!(if bug.is_none() { lost > 0 && failed == 0 } else { failed > 0 }, "{bug:?}: {lost} {failed}");
+    }
+}
+
+/// The host was suspended, and the lease that lingered here ended meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_finds_a_lease_which_is_gone_still_asks_for_the_lock() {
+    for (bug, is_had) in [(None, true), (Some(Mutant::LeaseThatIsGoneIsAnswer), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        let request = || locks.lock("k", &0).linger(SECOND * 2);
+        request().acquire().await.unwrap().release().await.unwrap();
+        suspend(SECOND * 4);
+        let tried = request().try_acquire().await;
+        assert!(matches!(tried, Ok(Some(_)) if is_had) || matches!(tried, Ok(None) if !is_had), "{bug:?}: {tried:?}");
+    }
+}
+
+/// The host was suspended while the grant was on its way. Nobody has the lock any more.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_whose_lease_was_over_before_its_grant_came_is_told_so() {
+    for bug in [None, Some(Mutant::OutlivedAtLastIsBusy)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        locks.inspect("k", &0).await.unwrap();
+        network.set_conditions(Conditions { delay: Duration::from_millis(8), ..Conditions::default() });
+        let trying = locks.lock("k", &0).expire(Duration::from_millis(150)).try_acquire();
+        let suspending = async {
+            sleep(Duration::from_millis(12)).await;
+            suspend(Duration::from_millis(510));
+        };
+        let (tried, ()) = tokio::join!(trying, suspending);
+        match tried {
+            Err(LockError::Backend { problem, .. }) if bug.is_none() => {
+                assert!(problem.to_string().contains("over when its grant came"), "{problem}");
+            }
+            Ok(None) if bug.is_some() => {}
+            tried => panic!("{bug:?}: {tried:?}"),
+        }
     }
 }

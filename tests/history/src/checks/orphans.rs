@@ -22,6 +22,12 @@ const WITHDRAWN: Duration = Duration::from_secs(5);
 /// An ask pauses for so long (rule 5).
 const PAUSED: Duration = Duration::from_secs(9);
 
+/// For how long the place of a dead process stays in the queue, when nobody asks.
+const PLACE_KEPT: Duration = Duration::from_secs(15);
+
+/// How long it is felt that a connection is known to be gone.
+const CUT: u64 = 300_000_000;
+
 /// A value of another client at a helper key is no reason to keep a lock.
 const FOREIGN: &str = "ForeignValue";
 
@@ -99,20 +105,22 @@ fn troubles(history: &History) -> impl Iterator<Item = Range> {
     troubles.map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
 }
 
-/// How long a process that lives may take to learn that it owns `lease`. When the message of the grant is lost, the next ask finds
-/// the grant within a second. But two kinds of grants are not found so soon. They end with their claims, like the grant of a crashed
+/// How long a process that lives may take to learn that it owns `lease`. When the message of the grant is lost, by itself or because
+/// the connection broke just then, the next ask finds the grant within a second. But two kinds of grants are not found so soon. They end with their claims, like the grant of a crashed
 /// waiter (promise 4).
 ///
 /// - The ask was given up in an outage, and the outage lasted longer than the withdrawal of the ask was repeated. So the ask was
 ///   still in the queue, and nobody asks under its token any more (promise 5).
-/// - The ask pauses, because the message that it is now one of the first was lost as well.
+/// - The ask pauses, because the message that it is now one of the first was lost as well. Or all in front of it were dead, and it got
+///   the lock without having been one of the first.
 fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duration {
     let granted = lease.from.0;
     let lost = |kind: &'static str, range: Range| {
         let faults = history.faults_in(range);
         faults.filter(move |fault| fault.kind == kind && lease.process() == Some(&*fault.target))
     };
-    if lost(LOSE_GRANT, (granted, lease.from.1 + 1)).next().is_none() {
+    let is_cut = || history.faults_in((granted, lease.from.1 + 1)).any(|fault| felt(&fault.kind) == CUT);
+    if lost(LOSE_GRANT, (granted, lease.from.1 + 1)).next().is_none() && !is_cut() {
         return RELEASED;
     }
     let own = || users.iter().filter(|user| lease.is_of(user));
@@ -126,7 +134,13 @@ fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duratio
         let since = (near.range.0, granted);
         covered(since, waits()) == since.1 - since.0
     });
-    if is_given_up || pauses { FAILED } else { RELEASED }
+    let stays = (granted.saturating_sub(span(PLACE_KEPT)), granted);
+    let is_behind_dead = users.iter().any(|user| {
+        let killed = history.killed.get(&user.process).filter(|at| (stays.0..stays.1).contains(*at));
+        killed
+            .is_some_and(|killed| user.invoked <= *killed && user.returned().is_none_or(|returned| returned >= *killed))
+    });
+    if is_given_up || pauses || is_behind_dead { FAILED } else { RELEASED }
 }
 
 /// A task that waits for the lock that its own process has is no use for it. But of several keys together some are there first, and
@@ -163,7 +177,7 @@ fn felt(kind: &str) -> u64 {
         // A message that is lost on a connection that works.
         LOSE_GRANT | LOSE_NEAR | LOSE_PUSH | "LosePushes" => 0,
         // A connection that is known to be gone.
-        "Cut" | "CutAll" => 300_000_000,
+        "Cut" | "CutAll" => CUT,
         _ => 1_500_000_000,
     }
 }
@@ -243,6 +257,8 @@ mod tests {
         assert_eq!(finds(6000, LOSE_GRANT, 11_900), 0);
         assert_eq!(finds(6000, LOSE_GRANT, 12_200), 1, "a claim is shorter");
         assert_eq!(finds(2000, LOSE_GRANT, 11_900), 1, "it was withdrawn after the outage");
+        assert_eq!(finds(6000, "Cut", 12_200), 0);
+        assert_eq!(finds(6000, "Cut", 12_600), 1, "a claim is shorter");
         assert_eq!(finds(6000, LOSE_PUSH, 11_900), 1, "the process was told of the grant");
     }
 
@@ -257,6 +273,19 @@ mod tests {
         assert_eq!(finds(LOSE_NEAR, 500, 4100), 1, "a claim is shorter");
         assert_eq!(finds(LOSE_PUSH, 500, 2100), 1, "one message costs a second");
         assert_eq!(finds(LOSE_NEAR, 5, 2100), 1, "that was before it asked");
+    }
+
+    #[test]
+    fn a_waiter_that_gets_the_lock_of_the_dead_before_it_and_is_not_told_is_like_a_crashed_one() {
+        let finds = |killed: Option<u64>, ends| {
+            let asked = Sample::default().asks(10, "a").asks(11, "b");
+            let asked = killed.map_or(asked.clone(), |at| asked.and(at, "b", What::Killed));
+            let asked = asked.and(900, "harness", lost(LOSE_GRANT, 900)).owned(900, "a", 20_000, true);
+            asked.gone(ends).refused(ends + 10, "a", How::Busy).finds(unused_locks_are_released)
+        };
+        assert_eq!(finds(Some(500), 3800), 0);
+        assert_eq!(finds(Some(500), 4100), 1, "a claim is shorter");
+        assert_eq!(finds(None, 2100), 2, "it was the first: one message costs a second, and `b` waits as well");
     }
 
     #[test]
