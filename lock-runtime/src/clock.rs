@@ -329,6 +329,19 @@ mod tests {
             prop_assert!(later.remaining_at(now) <= deadline.remaining_at(now).saturating_add(more));
         }
 
+        /// A deadline that is later by so much is there as long as the later of the two.
+        #[test]
+        fn so_much_later_is_the_later_of_the_two(
+            start in moment(), other: (u32, u32, u32), passed: (u32, u32, u32), spans: (u32, u32)
+        ) {
+            let from = |start, nanos: u32| Deadline::new(start, Duration::from_nanos(nanos.into()));
+            let (one, two) = (from(start, spans.0), from(after(start, other), spans.1));
+            let now = after(after(start, other), passed);
+            let left = one.remaining_at(now).max(two.remaining_at(now));
+            prop_assert_eq!(two.later_by(one.later_than(two, now)).remaining_at(now), left);
+            prop_assert_eq!(one.later_by(two.later_than(one, now)).remaining_at(now), left);
+        }
+
         #[test]
         fn the_drift_allowance_only_shortens(lease in span(), longer in span()) {
             prop_assert!(without_drift(lease) <= lease);

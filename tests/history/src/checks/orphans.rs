@@ -105,14 +105,14 @@ fn troubles(history: &History) -> impl Iterator<Item = Range> {
     troubles.map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
 }
 
-/// How long a process that lives may take to learn that it owns `lease`. When the message of the grant is lost, by itself or because
-/// the connection broke just then, the next ask finds the grant within a second. But two kinds of grants are not found so soon. They end with their claims, like the grant of a crashed
+/// How long a process that lives may take to learn that it owns `lease`. When the message of the grant is lost, the next ask finds
+/// the grant within a second. But two kinds of grants are not found so soon. They end with their claims, like the grant of a crashed
 /// waiter (promise 4).
 ///
 /// - The ask was given up in an outage, and the outage lasted longer than the withdrawal of the ask was repeated. So the ask was
-///   still in the queue, and nobody asks under its token any more (promise 5).
-/// - The ask pauses, because the message that it is now one of the first was lost as well. Or all in front of it were dead, and it got
-///   the lock without having been one of the first.
+///   still in the queue, and nobody asks under its token any more (promise 5). A connection that breaks loses the message, too.
+/// - The ask pauses, because the message that it is now one of the first was lost as well. Or those who waited in front of it were
+///   dead, and it got the lock without having been one of the first.
 fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duration {
     let granted = lease.from.0;
     let lost = |kind: &'static str, range: Range| {
@@ -120,7 +120,8 @@ fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duratio
         faults.filter(move |fault| fault.kind == kind && lease.process() == Some(&*fault.target))
     };
     let is_cut = || history.faults_in((granted, lease.from.1 + 1)).any(|fault| felt(&fault.kind) == CUT);
-    if lost(LOSE_GRANT, (granted, lease.from.1 + 1)).next().is_none() && !is_cut() {
+    let is_lost = lost(LOSE_GRANT, (granted, lease.from.1 + 1)).next().is_some();
+    if !is_lost && !is_cut() {
         return RELEASED;
     }
     let own = || users.iter().filter(|user| lease.is_of(user));
@@ -134,13 +135,15 @@ fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duratio
         let since = (near.range.0, granted);
         covered(since, waits()) == since.1 - since.0
     });
-    let stays = (granted.saturating_sub(span(PLACE_KEPT)), granted);
-    let is_behind_dead = users.iter().any(|user| {
-        let killed = history.killed.get(&user.process).filter(|at| (stays.0..stays.1).contains(*at));
-        killed
-            .is_some_and(|killed| user.invoked <= *killed && user.returned().is_none_or(|returned| returned >= *killed))
+    let stays = granted.saturating_sub(span(PLACE_KEPT))..granted;
+    let first = waits().filter(|(from, _)| *from <= granted).map(|(from, _)| from).max().unwrap_or(granted);
+    let is_behind_dead = users.iter().filter(|user| user.claim.is_none() && user.invoked < first).any(|user| {
+        let killed = history.killed.get(&user.process).filter(|at| stays.contains(*at));
+        killed.is_some_and(|killed| user.returned().is_none_or(|returned| returned >= *killed))
     });
-    if is_given_up || pauses || is_behind_dead { FAILED } else { RELEASED }
+    // Who has a new connection asks at once, also in a pause.
+    let is_untold = is_lost && (pauses || is_behind_dead);
+    if is_given_up || is_untold { FAILED } else { RELEASED }
 }
 
 /// A task that waits for the lock that its own process has is no use for it. But of several keys together some are there first, and
@@ -277,14 +280,17 @@ mod tests {
 
     #[test]
     fn a_waiter_that_gets_the_lock_of_the_dead_before_it_and_is_not_told_is_like_a_crashed_one() {
-        let finds = |killed: Option<u64>, ends| {
-            let asked = Sample::default().asks(10, "a").asks(11, "b");
+        let of = |kind, came: u64, killed: Option<u64>, ends| {
+            let asked = Sample::default().asks(10, "a").asks(came, "b");
             let asked = killed.map_or(asked.clone(), |at| asked.and(at, "b", What::Killed));
-            let asked = asked.and(900, "harness", lost(LOSE_GRANT, 900)).owned(900, "a", 20_000, true);
+            let asked = asked.and(900, "harness", lost(kind, 900)).owned(900, "a", 20_000, true);
             asked.gone(ends).refused(ends + 10, "a", How::Busy).finds(unused_locks_are_released)
         };
+        let finds = |killed, ends| of(LOSE_GRANT, 5, killed, ends);
         assert_eq!(finds(Some(500), 3800), 0);
         assert_eq!(finds(Some(500), 4100), 1, "a claim is shorter");
+        assert_eq!(of("Cut", 5, Some(500), 3800), 1, "who has a new connection asks at once");
+        assert_eq!(of(LOSE_GRANT, 11, Some(500), 2100), 1, "the dead one came later");
         assert_eq!(finds(None, 2100), 2, "it was the first: one message costs a second, and `b` waits as well");
     }
 
