@@ -36,7 +36,7 @@ mod tokens;
 mod upkeep;
 mod wait_queue;
 
-pub(crate) use attempt::{Attempt, answer_time};
+pub(crate) use attempt::{Attempt, Told, answer_time};
 pub(crate) use ending::{Ended, Ending, Revoked};
 pub(crate) use env::{Effects, Env};
 pub(crate) use hold::{ActiveHold, EndedHold};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::request::ResolvedRequest;
 use crate::clock::{Deadline, Moment};
+use crate::protocol::Answer;
 use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 
 /// How long an answer may take for a task with this timeout. With a timeout of zero it is the command timeout, however
@@ -28,8 +29,8 @@ pub(crate) struct Attempt {
     /// Whether it was asked for the lock, and not only about a lease that the task found here. A try that found one which is gone
     /// still has its one ask.
     has_asked: bool,
-    /// Whether its last command was answered.
-    is_answered: bool,
+    /// What the answer to its last command said.
+    told: Told,
     /// Whether the task has asked for the lock in place of its holder, or one that came later has its turn. It does so once: who comes
     /// later is newer.
     pub(crate) has_replaced: bool,
@@ -42,6 +43,27 @@ pub(crate) struct Attempt {
     // Boxed, both: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
     outlived: Option<Box<Outlived>>,
+}
+
+/// What the answer to a task's last command said of the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// There is no answer, or the server came too late to the ask and did nothing.
+    Nothing,
+    /// The task has the lock. When it has lost its turn by the time that it reads this, it came late.
+    Yes,
+    /// The task does not have the lock, or not any more.
+    No,
+}
+
+impl Told {
+    pub(crate) fn by(answer: &Answer) -> Self {
+        match answer {
+            Answer::Granted(_) => Self::Yes,
+            Answer::Busy(_) => Self::No,
+            Answer::Late => Self::Nothing,
+        }
+    }
 }
 
 /// Failures in a row.
@@ -71,7 +93,7 @@ impl Attempt {
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             tried: false,
             has_asked: false,
-            is_answered: false,
+            told: Told::Nothing,
             has_replaced: false,
             waited: false,
             before: None,
@@ -178,18 +200,20 @@ impl Attempt {
     pub(crate) fn note_sent(&mut self, asks: bool) {
         self.tried = true;
         self.has_asked |= asks;
-        self.is_answered = false;
+        self.told = Told::Nothing;
     }
 
-    pub(crate) fn record_success(&mut self) {
+    /// Notes the answer to the last command.
+    pub(crate) fn record_success(&mut self, told: Told) {
         self.failures = None;
-        self.is_answered = true;
+        self.told = told;
+        mutant!(AnyAnswerIsNo => self.told = Told::No);
     }
 
-    /// Whether the task was told in the last answer that it has no lock, or no more.
-    pub(crate) fn is_answered(&self) -> bool {
-        mutant!(LossIsSilence => return false);
-        self.is_answered
+    /// What the answer to the last command said.
+    pub(crate) fn told(&self) -> Told {
+        mutant!(LossIsSilence => return Told::Nothing);
+        self.told
     }
 
     /// Repeats a single try that this process's own release refused, after as much time as it has taken so far.

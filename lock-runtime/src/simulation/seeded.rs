@@ -291,7 +291,7 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("a holder is not told that others wait", &[("queueing.tell(owner, 'wait ' .. lock)", "")], ORDER),
     crowded(scripts(
         "a withdrawal leaves the queue as it is",
-        &[("queueing.leave(queue, claim .. '|' .. token)", "")],
+        &[("queueing.leave(queue, claim .. '|' .. token)", "false")],
         UNUSED,
     )),
     seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),

@@ -2,6 +2,7 @@
 //!
 //! A hundred of each, in some twenty minutes: `FAILOVERS=100 cargo test -p tests --test servers failovers::`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -43,7 +44,7 @@ const FAULTS: [Kind; 3] = [Kind::KillMaster, Kind::FailOver, Kind::StopMasterUnt
 async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, replicas: u32) -> (History, usize) {
     let folder = tempfile::tempdir().unwrap();
     let over = Arc::new(AtomicBool::new(false));
-    let mut tasks = Vec::new();
+    let (mut locks, mut tasks) = (Vec::new(), Vec::new());
     for number in 0..MANAGERS {
         let name = format!("m{number}");
         let builder = LockManager::builder().url(&arena.url()).label(&name);
@@ -51,8 +52,9 @@ async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, r
         let lock = Arc::new(Ours::from(builder.min_replicas(replicas, within).connect().await.unwrap()));
         for task in 0..TASKS {
             let diary = Diary::new(Recorder::new(folder.path(), &name, task));
-            tasks.push(tokio::spawn(work(Arc::clone(&lock), diary, Arc::clone(&over))));
+            tasks.push(tokio::spawn(work(Arc::clone(&lock), keys().nth(task as usize), diary, Arc::clone(&over))));
         }
+        locks.push(lock);
     }
     // A machine with too much to do is not to blame.
     let watcher = {
@@ -79,6 +81,7 @@ async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, r
     for task in tasks {
         task.await.unwrap();
     }
+    assert_that_all_goes_on(&locks, folder.path()).await;
     drop(arena);
     let history = History::read(folder.path());
     let granted = history.attempts.iter().filter(|attempt| attempt.claim.is_some()).count();
@@ -94,10 +97,11 @@ fn shards() -> Shards {
     Shards { cluster: Cluster::with(3, true), keys: keys().collect(), moves_atomically: false }
 }
 
-async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
+/// Works with its own lock, so that each has several who want it however long one is held; or with any of them.
+async fn work(lock: Arc<Ours>, own: Option<String>, mut diary: Diary, over: Arc<AtomicBool>) {
     let mut random = fastrand::Rng::new();
     while !over.load(Ordering::SeqCst) {
-        let key = format!("p:{}", random.u32(..3));
+        let key = own.clone().unwrap_or_else(|| format!("p:{}", random.u32(..3)));
         let (timeout, expire) = ([0, 100, 1000, 5000][random.usize(..4)], [300, 1000, 3000][random.usize(..3)]);
         let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool(), ..Wanted::default() };
         if let Some(kept) = diary.acquire(&*lock, &key, wanted, None).await {
@@ -110,6 +114,18 @@ async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
             diary.release(kept).await;
         }
         tokio::time::sleep(Duration::from_millis(random.u64(..5))).await;
+    }
+}
+
+/// Each manager still gets each lock.
+async fn assert_that_all_goes_on(locks: &[Arc<Ours>], folder: &Path) {
+    for (number, lock) in locks.iter().enumerate() {
+        let mut diary = Diary::new(Recorder::new(folder, &format!("m{number}"), TASKS));
+        for key in keys() {
+            let wanted = Wanted { timeout: 5000, expire: 1000, ..Wanted::default() };
+            let kept = diary.acquire(&**lock, &key, wanted, None).await;
+            diary.release(kept.unwrap_or_else(|| panic!("m{number} does not get {key}"))).await;
+        }
     }
 }
 
@@ -126,7 +142,7 @@ async fn cost_no_more_than_exclusion(place: Place, arena: impl Arena, failovers:
     let overlaps = found(&history, &[claims_never_overlap], BOUNDS).len();
     eprintln!("{failovers} failovers, {granted} grants, {overlaps} overlaps");
     assert!(violations.is_empty(), "{violations:#?}");
-    assert!(granted > failovers * 5, "{granted}");
+    assert!(granted > failovers * 3, "{granted}");
 }
 
 /// With every replica's confirmation not even that, nor without a fault.
@@ -135,7 +151,7 @@ async fn cost_nothing(arena: impl Arena, kinds: &'static [Kind], failovers: usiz
     let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
     eprintln!("{failovers} failovers, {granted} grants");
     assert!(violations.is_empty(), "{violations:#?}");
-    assert!(granted > failovers * 5, "{granted}");
+    assert!(granted > failovers * 3, "{granted}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]

@@ -16,8 +16,8 @@ use crate::local::slot::permits::OldPlace;
 use crate::local::slot::{Entrance, Slot};
 use crate::local::turn::Turn;
 use crate::local::waiter_limit::CountedWaiter;
-use crate::lock::{Attempt, Entered, Failure, Joined, Lock, Rejoined, ResolvedRequest, Step, Waiter};
-use crate::protocol::{Reach, Retry, StoreError};
+use crate::lock::{Attempt, Entered, Failure, Joined, Lock, Rejoined, ResolvedRequest, Step, Told, Waiter};
+use crate::protocol::{Reach, Renewed, Retry, StoreError};
 use crate::share::Share;
 use crate::store::{Store, exactly_one};
 use crate::timing::{SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
@@ -84,7 +84,7 @@ pub(super) async fn drive(
                 }
             }
             Step::GiveUp => {
-                mutant!(OutlivedAtLastIsBusy => return Err(error_at_timeout(core, &slot, tried, attempt)));
+                mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, tried, attempt)));
                 note_outlived(&turn, attempt, *now);
                 return Err(error_at_timeout(core, &slot, tried, attempt));
             }
@@ -212,7 +212,8 @@ fn answer_deadline(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
     }
 }
 
-/// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.
+/// Sends the command of a step, and gives its answer to the turn. Returns what the answer said; `None` when the ask was withdrawn
+/// meanwhile.
 ///
 /// Only a claim has its room here, since most locks need nothing else. The store boxes the other commands.
 async fn send(
@@ -222,34 +223,49 @@ async fn send(
     step: &Step,
     takings: u32,
     deadline: Deadline,
-) -> Option<Result<(), StoreError>> {
+) -> Option<Result<Told, StoreError>> {
     let (store, slot) = (core.store(), turn.slot());
     Some(match step {
         Step::Claim(ask) => {
             let command = pin!(store.claim(ask, deadline));
             let claimed = slot.while_wanted(takings, ask, command).await?;
-            let claimed = claimed.map(|answer| turn.on_claim_answer(ask, answer));
-            claimed.inspect_err(|error| slot.on_failed_ask(ask, error))
+            let told = claimed.map(|answer| {
+                let told = Told::by(&answer);
+                turn.on_claim_answer(ask, answer);
+                told
+            });
+            told.inspect_err(|error| slot.on_failed_ask(ask, error))
         }
         Step::Ask(ask) => {
             let command = pin!(store.ask(std::slice::from_ref(ask), deadline));
             let answers = slot.while_wanted(takings, ask, command).await?;
-            let answered = exactly_one(answers).map(|answer| {
+            let told = exactly_one(answers).map(|answer| {
+                let told = Told::by(&answer);
                 turn.on_answer(ask, answer);
                 core.schedule().watch_queue(slot);
+                told
             });
-            answered.inspect_err(|error| slot.on_failed_ask(ask, error))
+            told.inspect_err(|error| slot.on_failed_ask(ask, error))
         }
         Step::Confirm(renewal) => {
             let answers = store.renew(std::slice::from_ref(renewal), deadline).await;
-            let confirmed = exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome));
-            confirmed.inspect_err(|error| turn.on_failed_confirmation(error))
+            let told = exactly_one(answers).map(|outcome| {
+                let told = if matches!(outcome, Renewed::Until(_)) { Told::Yes } else { Told::No };
+                turn.on_confirm_answer(outcome);
+                told
+            });
+            told.inspect_err(|error| turn.on_failed_confirmation(error))
         }
         Step::Draw(token, count) => {
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
-            drawn.map(|first| turn.on_draw_answer(first, *count))
+            drawn.map(|first| {
+                turn.on_draw_answer(first, *count);
+                if first.is_some() { Told::Yes } else { Told::No }
+            })
         }
-        Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => Ok(()),
+        Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => {
+            Ok(Told::Nothing)
+        }
     })
 }
 
@@ -261,15 +277,15 @@ fn on_outcome(
     request: &ResolvedRequest,
     attempt: &mut Attempt,
     deadline: Deadline,
-    outcome: Result<(), StoreError>,
+    outcome: Result<Told, StoreError>,
 ) -> Result<(), LockError> {
     match outcome {
-        Ok(()) => {
+        Ok(told) => {
             core.note_answer();
             if attempt.has_failed() {
                 slot.record_failure(None);
             }
-            attempt.record_success();
+            attempt.record_success(told);
             if request.is_try() && slot.is_blocked_by_own_release() {
                 attempt.restart(Moment::now());
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::{Deadline, Moment};
 use crate::local::Core;
 use crate::local::slot::Slot;
-use crate::lock::{Attempt, Lock, LockStatus, ResolvedRequest};
+use crate::lock::{Attempt, Lock, LockStatus, ResolvedRequest, Told};
 use crate::protocol::StoreError;
 use crate::store::Store;
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, TURN_PATIENCE};
@@ -72,9 +72,14 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
         return Some(polled_late(waited));
     }
     if is_unread_try {
-        // What was granted was lost before the hold began. Or its own command came behind a sibling's, and had what was left of the time.
-        let is_told = attempt.is_answered() || is_behind_sibling(core, attempt);
-        return (!is_told).then(|| core.store().unanswered(&request.key, waited));
+        return match attempt.told() {
+            // What was granted was lost before the hold began.
+            Told::No => None,
+            Told::Yes => Some(polled_late(waited)),
+            // Its own command came behind a sibling's, and had what was left of the time.
+            Told::Nothing if is_behind_sibling(core, attempt) => None,
+            Told::Nothing => Some(core.store().unanswered(&request.key, waited)),
+        };
     }
     if is_never_sent(attempt) {
         return Some(polled_late(waited));

@@ -9,10 +9,10 @@ use server_model::ModelServer;
 use tokio::time::{Instant, sleep};
 
 use super::{SECOND, is_locked, kept, world};
-use crate::LockError;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::network::Conditions;
 use crate::simulation::process::connect;
+use crate::{LockError, LockManager};
 
 /// The user has lost the right to one of the locks. The renewals of both go into one command.
 #[tokio::test(start_paused = true)]
@@ -80,5 +80,42 @@ async fn who_waits_for_a_deleted_lock_is_told_though_the_server_was_busy() {
         assert!(!is_locked(&network, "k:0"));
         assert_eq!(matches!(released, Err(LockError::Backend { .. })), is_told, "{bug:?}: {released:?}");
         next.abort();
+    }
+}
+
+/// Rule 26: a plain `SET` of a third process took the lock between its deletion and the release that passes it on.
+#[tokio::test(start_paused = true)]
+async fn who_takes_a_deleted_lock_before_it_is_passed_on_is_told_that_others_wait() {
+    for (is_bug, is_passed_over) in [(false, false), (true, true)] {
+        let (_time, network) = world();
+        network.server(|server, _| {
+            server.set_delete("DELIFEQ");
+            if is_bug {
+                server.patch("(again ~= '' or not waited)", "again ~= ''");
+            }
+        });
+        let (owner, waiter, third) = (connect(&network, "o"), connect(&network, "p"), connect(&network, "q"));
+        let request = |locks: &LockManager| locks.lock("k", &0).timeout(SECOND * 9);
+        let guard = request(&owner).acquire().await.unwrap();
+        network.set_conditions(Conditions { push_lost: 1.0, ..Conditions::default() });
+        let waits = tokio::spawn(request(&waiter).acquire());
+        sleep(Duration::from_millis(50)).await;
+        network.set_conditions(Conditions::default());
+        network.execute(&["DEL", "k:0"]);
+        let taken = third.lock("k", &0).try_acquire().await.unwrap().unwrap();
+        let siblings = (0..9).map(|_| {
+            let acquired = request(&third).acquire();
+            tokio::spawn(async move {
+                let _held = acquired.await.unwrap();
+                sleep(Duration::from_millis(50)).await;
+            })
+        });
+        let siblings: Vec<_> = siblings.collect();
+        let _ = guard.release().await;
+        let begin = Instant::now();
+        taken.release().await.unwrap();
+        drop(waits.await.unwrap().unwrap());
+        assert_eq!(begin.elapsed() > Duration::from_millis(200), is_passed_over, "{:?}", begin.elapsed());
+        join_all(siblings).await;
     }
 }

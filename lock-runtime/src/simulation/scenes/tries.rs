@@ -323,7 +323,7 @@ async fn a_single_try_that_finds_a_lease_which_is_gone_still_asks_for_the_lock()
 /// The host was suspended while the grant was on its way. Nobody has the lock any more.
 #[tokio::test(start_paused = true)]
 async fn a_single_try_whose_lease_was_over_before_its_grant_came_is_told_so() {
-    for bug in [None, Some(Mutant::OutlivedAtLastIsBusy)] {
+    for bug in [None, Some(Mutant::OutlivedAtLastUntold)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
         let locks = connect(&network, "p");
@@ -335,11 +335,48 @@ async fn a_single_try_whose_lease_was_over_before_its_grant_came_is_told_so() {
             suspend(Duration::from_millis(510));
         };
         let (tried, ()) = tokio::join!(trying, suspending);
+        let Err(LockError::Backend { problem, .. }) = tried else { panic!("{bug:?}: {tried:?}") };
+        assert_eq!(problem.to_string().contains("over when its grant came"), bug.is_none(), "{problem}");
+    }
+}
+
+/// The server stood still, and came to the ask when the try had just given up by the server's clock.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_to_whose_ask_the_server_came_too_late_is_not_told_that_the_lock_is_busy() {
+    for (bug, is_busy) in [(None, false), (Some(Mutant::AnyAnswerIsNo), true)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
+        network.server(|server, _| server.patch("if not_after > 0 and now() > not_after then", "if true then"));
+        let tried = locks.lock("k", &0).fenced(true).try_acquire().await.map(|guard| guard.is_some());
         match tried {
-            Err(LockError::Backend { problem, .. }) if bug.is_none() => {
-                assert!(problem.to_string().contains("over when its grant came"), "{problem}");
+            Err(LockError::Backend { .. }) if !is_busy => {}
+            Ok(false) if is_busy => {}
+            tried => panic!("{bug:?}: {tried:?}"),
+        }
+    }
+}
+
+/// The try had the lock, and did not come for it while another process waited. Nobody has the lock when the try comes.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_comes_too_late_for_its_own_lock_is_told_so() {
+    for (bug, is_busy) in [(None, false), (Some(Mutant::AnyAnswerIsNo), true)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let (locks, other) = (connect(&network, "p"), connect(&network, "q"));
+        for locks in [&locks, &other] {
+            locks.inspect("k", &0).await.unwrap();
+        }
+        let mut tried = std::pin::pin!(locks.lock("k", &0).try_acquire());
+        assert!(tried.as_mut().now_or_never().is_none());
+        let waiting = other.lock("k", &0).timeout(SECOND).acquire();
+        timeout(Duration::from_millis(400), waiting).await.unwrap().unwrap().release().await.unwrap();
+        match tried.await {
+            Err(LockError::Backend { problem, .. }) if !is_busy => {
+                assert!(problem.to_string().contains("polled again only"), "{problem}");
             }
-            Ok(None) if bug.is_some() => {}
+            Ok(None) if is_busy => {}
             tried => panic!("{bug:?}: {tried:?}"),
         }
     }

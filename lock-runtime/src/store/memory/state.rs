@@ -136,10 +136,12 @@ impl Shared {
         self.locks.get(key).is_some_and(|lock| !lock.queue.is_empty())
     }
 
-    pub(super) fn leave_queue(&mut self, key: &str, token: &Token) {
-        if let Some(lock) = self.locks.get_mut(key) {
-            lock.queue.retain(|waiter| waiter.token != *token);
-        }
+    /// Takes the token out of the queue. Returns whether it was there.
+    pub(super) fn leave_queue(&mut self, key: &str, token: &Token) -> bool {
+        let Some(lock) = self.locks.get_mut(key) else { return false };
+        let before = lock.queue.len();
+        lock.queue.retain(|waiter| waiter.token != *token);
+        lock.queue.len() < before
     }
 
     pub(super) fn join_queue(&mut self, key: &Arc<str>, token: &Token, share: Option<Share>, claim: Duration) {
@@ -254,7 +256,7 @@ impl Shared {
         let owner = self.owner(key);
         let is_free = self.is_free(key);
         let ownership = ownership_alone(owner.as_ref(), &release.token);
-        self.leave_queue(key, &release.token);
+        let waited = self.leave_queue(key, &release.token);
         if let Some((token, claim)) = &release.again {
             self.join_queue(key, token, None, *claim);
         }
@@ -264,7 +266,9 @@ impl Shared {
         } else if owner.is_none() {
             // The token may have stood in front of others that fit.
             self.admit(key, again, pushes);
-        } else if let (Some(_), Some((owner, _))) = (again, owner)
+        } else if let Some((owner, _)) = owner
+            && again != Some(&owner)
+            && (again.is_some() || !waited && self.waits(key))
             && let Some(listener) = self.listener(&owner)
         {
             pushes.push(Push::Contended(listener, Arc::clone(key)));

@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b2a9aa63e378795554a9d5fc946731358ef3a1a0");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "47452feefb836136522284af72d9a6761a2705e1");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "a478139e8ce38b8b33cff3c66f743b872b24bee9");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "ce1728265701e5bebebfecf7a2842e81ffd6c5b9");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "a74fed52a771e12036cc8658edc16fe4acfd8a41");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "b3e0b850bbcab8140905807ab2a6ed6f9d010498");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c936550a7a684f1d4ea3693e570e818ae4551e79");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "c03e083e834c16e915441a838e915da8492e5b03");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "44453fdcf276773c684bda22ae55b2b428238a12");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "9699249f2fffdddb926b6069305ffd114e820d66");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "bce3f921897669b053877af6c66ba275e38c5d24");
+    script!(9, "shared_ask.lua", "410e905445932862405c24866df0bd9fce82e271");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "40e766e2b17de0af82df9e26ac00acd2514e8cc2");
+    script!(10, "shared_release.lua", "dda0558561f1de12aa7ff1c3ab93e73f9d7671d2");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "d4f381b96c24b2b884b02a8c5d35d5246e859622");
+    script!(11, "shared_renew.lua", "e36b465e5238da6fd4eca9503e9fa74b7b340a02");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "8936133e2237937a8cbcbd643a89f1de5bfbf165");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "e8fa0776b8c530f07969aa2849f8b7c391d9e144");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "54c5e534ea64c12656ddab73a154daf6d6e5f86a");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "d4fe564e3e3553fbfc7e8481fd0c826f496320ea");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "f019f22aee4b23ef844fd997e0ba80aa53b13f14");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "dbc2068125a8830bbb5c8a5fef9e26658abd84f7");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "33ebf22f085ec97ccc273bbd815b5653bbf22138");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "dc45a2bd41df26ff67b7b631a7216cc2dd9598fa");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "88a86c23f0a8ef1aca10c24782f5601da853a31e");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -89,8 +89,11 @@ end
 
 local gone = 0 -- how many have left the queue since `tell_near` was called last
 
+-- Takes `entry` out of the queue. Returns whether it was there.
 local function leave(queue, entry)
-  gone = gone + redis.call('ZREM', queue, entry)
+  local left = redis.call('ZREM', queue, entry)
+  gone = gone + left
+  return left > 0
 end
 
 -- Takes the first waiter from the queue; nil when there is none, or when the key is of another type.

@@ -24,7 +24,7 @@ local tag = ARGV[#KEYS / 3 * 6 + 1]
 local function pass_on(lock, queue, owner, token, ownership, claim, again, again_claim)
   local owned = ownership > 0
   waiting()
-  queueing.leave(queue, claim .. '|' .. token)
+  local waited = queueing.leave(queue, claim .. '|' .. token)
   if owner == SHARED and not queueing.shares().has(lock) then
     owner = nil
   end
@@ -39,7 +39,9 @@ local function pass_on(lock, queue, owner, token, ownership, claim, again, again
   elseif owner == SHARED then
     -- The token may have stood in front of others that fit.
     queueing.shares().admit(lock, queue, again)
-  elseif again ~= '' and owner ~= again then
+  elseif owner ~= again and (again ~= '' or not waited) then
+    -- A waiter that only leaves told the owner when it came. A plain SET between the deletion of a lock and this release (rule 26)
+    -- did not see the queue.
     queueing.tell(owner, 'wait ' .. lock)
   end
   if again == '' or not owner then
