@@ -412,7 +412,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
-    seen_in(121, code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT)),
+    seen_in(375, code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT)),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     seen_in(
         1811,
