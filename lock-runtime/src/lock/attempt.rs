@@ -52,8 +52,10 @@ pub(crate) enum Told {
     Nothing,
     /// The task has the lock. When it has lost its turn by the time that it reads this, it came late.
     Yes,
-    /// The task does not have the lock, or not any more.
+    /// Somebody else has the lock.
     No,
+    /// The task does not have the lock any more. Nobody knows who has it, so a single try asks again.
+    Lost,
 }
 
 impl Told {
@@ -208,11 +210,14 @@ impl Attempt {
         self.failures = None;
         self.told = told;
         mutant!(AnyAnswerIsNo => self.told = Told::No);
+        if told == Told::Lost {
+            mutant!(LossIsAnswer => return);
+            self.has_asked = false;
+        }
     }
 
     /// What the answer to the last command said.
     pub(crate) fn told(&self) -> Told {
-        mutant!(LossIsSilence => return Told::Nothing);
         self.told
     }
 

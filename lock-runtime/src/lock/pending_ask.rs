@@ -156,7 +156,7 @@ impl PendingAsk {
                 self.replaces &= !ask.replaces;
                 self.on_refusal(busy, ask.wait, env);
             }
-            Answer::Late => self.doubt_queue(),
+            Answer::Late => {}
         }
         if matches!(delivery, Delivery::Unanswered { is_interrupted: true, .. }) {
             self.on_interruption();

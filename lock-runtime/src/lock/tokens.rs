@@ -91,6 +91,12 @@ pub(crate) enum ForcedToken {
     Awaited,
 }
 
+/// Whether an answer leaves all as it was. The ask may have been executed all the same: when it was sent before.
+fn says_nothing(answer: &Answer) -> bool {
+    mutant!(LateIsAnswer => return false);
+    matches!(answer, Answer::Late)
+}
+
 impl Lock {
     fn use_of(&self, token: &Token) -> Use {
         match &self.standing {
@@ -146,6 +152,10 @@ impl Lock {
 
     /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
     pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env, out: &mut Effects) -> bool {
+        if says_nothing(&answer) {
+            // There is nothing to withdraw.
+            return true;
+        }
         let granted = matches!(answer, Answer::Granted(_));
         (self.failure, self.unread_since) = (None, None);
         match &mut self.standing {

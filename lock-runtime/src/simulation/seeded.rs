@@ -361,6 +361,7 @@ pub(super) const ALL: &[Seeded] = &[
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
+    seen_in(556_728_941, late(code("L7: that a repetition came too late is its answer", Mutant::LateIsAnswer, TAKEN))),
     seen_in(
         3381,
         near(

@@ -250,7 +250,7 @@ async fn send(
         Step::Confirm(renewal) => {
             let answers = store.renew(std::slice::from_ref(renewal), deadline).await;
             let told = exactly_one(answers).map(|outcome| {
-                let told = if matches!(outcome, Renewed::Until(_)) { Told::Yes } else { Told::No };
+                let told = if matches!(outcome, Renewed::Until(_)) { Told::Yes } else { Told::Lost };
                 turn.on_confirm_answer(outcome);
                 told
             });
@@ -260,7 +260,7 @@ async fn send(
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
             drawn.map(|first| {
                 turn.on_draw_answer(first, *count);
-                if first.is_some() { Told::Yes } else { Told::No }
+                if first.is_some() { Told::Yes } else { Told::Lost }
             })
         }
         Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => {

@@ -73,12 +73,11 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     }
     if is_unread_try {
         return match attempt.told() {
-            // What was granted was lost before the hold began.
             Told::No => None,
             Told::Yes => Some(polled_late(waited)),
             // Its own command came behind a sibling's, and had what was left of the time.
             Told::Nothing if is_behind_sibling(core, attempt) => None,
-            Told::Nothing => Some(core.store().unanswered(&request.key, waited)),
+            Told::Nothing | Told::Lost => Some(core.store().unanswered(&request.key, waited)),
         };
     }
     if is_never_sent(attempt) {

@@ -40,6 +40,29 @@ async fn a_task_that_waited_for_siblings_is_told_of_a_silent_server() {
     }
 }
 
+/// The server is far away. Its connection is given up for another command just when the task's time is up.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waited_for_a_sibling_is_told_of_a_server_whose_connection_was_given_up_for_its_silence() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::GivenUpIsNotSilent), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        network.move_away(Duration::from_millis(400));
+        let locks = connect(&network, "p");
+        locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+        network.freeze(SECOND * 9);
+        let begun = |after: u64, key: u32, timeout: u64| {
+            let request = locks.lock("k", &key).timeout(Duration::from_millis(timeout));
+            async move {
+                sleep(Duration::from_millis(after)).await;
+                request.acquire().await.map(drop)
+            }
+        };
+        let sibling = timeout(Duration::from_millis(741), begun(500, 1, 0));
+        let (_, _, _, last) = tokio::join!(biased; begun(0, 0, 0), begun(500, 2, 0), sibling, begun(560, 1, 440));
+        assert_eq!(matches!(last, Err(LockError::Backend { .. })), is_told, "{bug:?}: {last:?}");
+    }
+}
+
 /// Its own ask was taken into the queue. Then an administrator takes a right from the user.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repeats() {

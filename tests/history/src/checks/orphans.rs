@@ -84,7 +84,7 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
                     let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
                 }
-                let bound = bounds.allow(known + LATE * times);
+                let bound = bounds.allow(known + LATE * times + time_to_hear(history, bounds, process, idle));
                 for (waiter, both) in waits(history, users, process, idle) {
                     let time = both.1 - both.0;
                     let excused = history.stalled(process, both) + history.stalled(&waiter.process, both);
@@ -103,6 +103,15 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
 fn troubles(history: &History) -> impl Iterator<Item = Range> {
     let troubles = history.faults.iter().filter(|fault| fault.kind != FOREIGN);
     troubles.map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
+}
+
+/// How long a process may take to learn that others wait for a lease that lingers there, when the messages are lost. The asks of the
+/// waiters are repeated within a second, and each of them sends the message again.
+fn time_to_hear(history: &History, bounds: &Bounds, process: &str, idle: Range) -> Duration {
+    let lost = history.faults_in(idle).filter(|fault| fault.kind == LOSE_PUSH && fault.target == process);
+    // The first repetition has its time already.
+    let more = u32::try_from(lost.count()).unwrap_or(u32::MAX).saturating_sub(1);
+    RELEASED.saturating_mul(more).min(bounds.linger)
 }
 
 /// How long a process that lives may take to learn that it owns `lease`. When the message of the grant is lost, the next ask finds
@@ -321,7 +330,12 @@ mod tests {
         assert_eq!(finds(&sample.clone().gone(3200)), 1);
         let waited = sample.asks(500, "b");
         assert_eq!(finds(&waited.clone().gone(1500)), 0);
-        assert_eq!(finds(&waited.gone(1700)), 1);
+        assert_eq!(finds(&waited.clone().gone(1700)), 1);
+        let untold = waited.and(500, "harness", lost(LOSE_PUSH, 500));
+        assert_eq!(finds(&untold.clone().gone(1700)), 1, "one message costs a second");
+        let untold = untold.and(1400, "harness", lost(LOSE_PUSH, 1400));
+        assert_eq!(finds(&untold.clone().gone(2500)), 0);
+        assert_eq!(finds(&untold.gone(2700)), 1, "the third message came");
     }
 
     #[test]

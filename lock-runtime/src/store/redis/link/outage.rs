@@ -35,11 +35,14 @@ impl Link {
         (oldest >= self.command_timeout).then_some((away, CallError::NoConnection(oldest)))
     }
 
-    /// For how long nothing at all has come on the connection, though commands are on their way. From a server that is far away, or slow,
-    /// answers come when nobody waits for them any more.
+    /// For how long nothing at all has come on the connection, though commands are on their way, or since before it was given up for
+    /// that. From a server that is far away, or slow, answers come when nobody waits for them any more.
     pub(in super::super) fn silent_for(&self) -> Option<Duration> {
         let state = self.state.lock();
-        let live = state.live.as_ref()?;
+        let Some(live) = &state.live else {
+            mutant!(GivenUpIsNotSilent => return None);
+            return state.given_up.and(state.down_since).map(Moment::elapsed);
+        };
         let silence = state.silence.filter(|silence| silence.unread == live.wire.unread_replies())?;
         Some(silence.since.elapsed())
     }
