@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Core;
 use super::slot::Slot;
 use crate::clock::Moment;
-use crate::lock::{Attempt, Ended, EndedHold, Ending, ResolvedRequest, Step};
+use crate::lock::{Attempt, Ended, EndedHold, Ending, ResolvedRequest, Step, Told};
 use crate::protocol::{Answer, Ask, Release, Renewed, StoreError};
 
 /// The turn in a slot. Dropping it passes the turn on, and releases or withdraws what no task needs any more.
@@ -45,24 +45,28 @@ impl Turn {
     }
 
     /// Takes in the answer to an ask.
-    pub(super) fn on_answer(&self, ask: &Ask, answer: Answer) {
-        let granted = matches!(answer, Answer::Granted(_));
+    pub(super) fn on_answer(&self, ask: &Ask, answer: Answer) -> Told {
+        let told = Told::by(&answer);
+        let granted = told == Told::Yes;
         // When this task was passed over, the other tasks know better by now who has the lock.
         if (granted || self.slot.ask(|lock| lock.has_turn(self.id))) && !self.slot.on_answer(ask, answer) {
             // The ask was withdrawn meanwhile, perhaps before the server executed it.
             self.core().withdraw(ask.withdrawal());
         }
+        told
     }
 
     /// Takes in the answer to a plain claim.
-    pub(super) fn on_claim_answer(&self, ask: &Ask, answer: Answer) {
-        self.on_answer(&Ask { wait: false, ..ask.clone() }, answer);
+    pub(super) fn on_claim_answer(&self, ask: &Ask, answer: Answer) -> Told {
+        self.on_answer(&Ask { wait: false, ..ask.clone() }, answer)
     }
 
     /// Takes in the answer to a confirmation.
-    pub(super) fn on_confirm_answer(&self, outcome: Renewed) {
+    pub(super) fn on_confirm_answer(&self, outcome: Renewed) -> Told {
+        let told = if matches!(outcome, Renewed::Until(_)) { Told::Yes } else { Told::Lost };
         let gone = self.slot.step(|lock, out| lock.on_confirm_answer(self.id, outcome, &*self.slot, out));
         self.release_gone(gone);
+        told
     }
 
     /// Takes in that a confirmation failed.
@@ -74,9 +78,10 @@ impl Turn {
     }
 
     /// Takes in the answer to a draw.
-    pub(super) fn on_draw_answer(&self, first: Option<u64>, count: u32) {
+    pub(super) fn on_draw_answer(&self, first: Option<u64>, count: u32) -> Told {
         let gone = self.slot.step(|lock, out| lock.on_draw_answer(self.id, first, count, &*self.slot, out));
         self.release_gone(gone);
+        if first.is_some() { Told::Yes } else { Told::Lost }
     }
 
     /// What the store still has of a lease that is gone here is in the way of others: the mark of a force (rule 21), or the lock itself

@@ -17,7 +17,7 @@ use crate::local::slot::{Entrance, Slot};
 use crate::local::turn::Turn;
 use crate::local::waiter_limit::CountedWaiter;
 use crate::lock::{Attempt, Entered, Failure, Joined, Lock, Rejoined, ResolvedRequest, Step, Told, Waiter};
-use crate::protocol::{Reach, Renewed, Retry, StoreError};
+use crate::protocol::{Reach, Retry, StoreError};
 use crate::share::Share;
 use crate::store::{Store, exactly_one};
 use crate::timing::{SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
@@ -229,19 +229,13 @@ async fn send(
         Step::Claim(ask) => {
             let command = pin!(store.claim(ask, deadline));
             let claimed = slot.while_wanted(takings, ask, command).await?;
-            let told = claimed.map(|answer| {
-                let told = Told::by(&answer);
-                turn.on_claim_answer(ask, answer);
-                told
-            });
-            told.inspect_err(|error| slot.on_failed_ask(ask, error))
+            claimed.map(|answer| turn.on_claim_answer(ask, answer)).inspect_err(|error| slot.on_failed_ask(ask, error))
         }
         Step::Ask(ask) => {
             let command = pin!(store.ask(std::slice::from_ref(ask), deadline));
             let answers = slot.while_wanted(takings, ask, command).await?;
             let told = exactly_one(answers).map(|answer| {
-                let told = Told::by(&answer);
-                turn.on_answer(ask, answer);
+                let told = turn.on_answer(ask, answer);
                 core.schedule().watch_queue(slot);
                 told
             });
@@ -249,19 +243,12 @@ async fn send(
         }
         Step::Confirm(renewal) => {
             let answers = store.renew(std::slice::from_ref(renewal), deadline).await;
-            let told = exactly_one(answers).map(|outcome| {
-                let told = if matches!(outcome, Renewed::Until(_)) { Told::Yes } else { Told::Lost };
-                turn.on_confirm_answer(outcome);
-                told
-            });
+            let told = exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome));
             told.inspect_err(|error| turn.on_failed_confirmation(error))
         }
         Step::Draw(token, count) => {
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
-            drawn.map(|first| {
-                turn.on_draw_answer(first, *count);
-                if first.is_some() { Told::Yes } else { Told::Lost }
-            })
+            drawn.map(|first| turn.on_draw_answer(first, *count))
         }
         Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => {
             Ok(Told::Nothing)
