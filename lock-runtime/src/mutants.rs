@@ -102,6 +102,7 @@ mod seeded {
         LateIsAnswer,
         LateIsGivenBack,
         LateReleaseLeft,
+        LateTryFindsLease,
         LateTryTakesAll,
         LateTurnKept,
         LeaseThatIsGoneIsAnswer,

@@ -1,5 +1,5 @@
-//! [`Store`]: where leases live, in the verbs of the protocol. Nothing above this module knows Redis, and nothing below it
-//! knows tasks.
+//! [`Store`]: where leases live, in the verbs of the protocol. Above this module only `address`, `builder` and `manager/tools.rs`
+//! know Redis. Nothing below it knows tasks.
 //!
 //! Every verb is idempotent for its token, and its caller may give up at any time. Then nobody knows whether the verb took
 //! effect, and the token has to be released before it is forgotten.

@@ -69,6 +69,9 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
                     Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
                     now = Moment::now();
+                    if is_too_late(&mut attempt, now) {
+                        return Err(error_at_timeout(core, &slot, request, &attempt));
+                    }
                     continue;
                 }
                 Entrance::Found(Entered::InTheWay) => {
@@ -155,6 +158,13 @@ async fn wait_for_sibling(
             TurnOutcome::Open | TurnOutcome::Refused => return Err(error_at_timeout(core, slot, request, attempt)),
         }
     }
+}
+
+/// Whether a single try that waited for a sibling was polled when its time was long over: then it takes nothing that it finds here.
+fn is_too_late(attempt: &mut Attempt, now: Moment) -> bool {
+    mutant!(LateTryFindsLease => return false);
+    attempt.tried |= attempt.is_over(now);
+    attempt.is_over(now)
 }
 
 /// A single try that waits for the outcome of a sibling's turn.

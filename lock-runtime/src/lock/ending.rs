@@ -206,7 +206,7 @@ impl Lock {
         if hold.is_some() && reason == LossReason::Forced {
             self.note_forced(&lease.token, lease.hold.as_ref().map_or(0, ActiveHold::users));
         }
-        let turn = hold.is_some().then(|| self.take_turn());
+        let turn = hold.is_some().then(|| self.renew_turn());
         let release = self.release_after_bodies(lease, reason, env);
         Some(Revoked { release, turn, hold })
     }

@@ -62,7 +62,7 @@ impl Lock {
         }
         // A turn that no task here has taken up goes to the first task that comes.
         if self.is_turn_free() {
-            let id = self.take_turn();
+            let id = self.renew_turn();
             return Some(Entered::Turn { id, has_lease: self.reuse_lingering() });
         }
         if request.replaces() {
@@ -136,8 +136,8 @@ impl Lock {
         self.has_turn(id) && self.waiters.is_empty() && !self.lease().is_some_and(|lease| lease.keeps_out(env))
     }
 
-    /// Takes the turn when no task has it, or has taken it up. Returns the id.
-    pub(crate) fn take_turn(&mut self) -> u64 {
+    /// Gives the turn a new id, whoever had it. Who has the old id passes nothing on any more.
+    pub(crate) fn renew_turn(&mut self) -> u64 {
         let id = self.waiters.new_id();
         self.turn = Some(id);
         self.offers.reset();

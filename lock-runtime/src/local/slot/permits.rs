@@ -140,7 +140,7 @@ impl Slot {
             if lock.has_adopter() {
                 FoundPermit::AwaitsAdopter
             } else if lock.is_turn_free() && is_ours() {
-                FoundPermit::Idle(lock.take_turn())
+                FoundPermit::Idle(lock.renew_turn())
             } else {
                 if waiting.is_some() {
                     lock.note_waiter_for_early();

@@ -381,3 +381,29 @@ async fn a_single_try_that_comes_too_late_for_its_own_lock_is_told_so() {
         }
     }
 }
+
+/// It waited for a sibling that is gone, and another task has had the lock meanwhile. The lease lingers here.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_is_polled_long_after_its_time_takes_no_lease_that_it_finds() {
+    for (bug, is_had) in [(None, false), (Some(Mutant::LateTryFindsLease), true)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        locks.inspect("k", &0).await.unwrap();
+        let request = || locks.lock("k", &0).linger(SECOND);
+        let mut sibling = Box::pin(request().acquire());
+        assert!(sibling.as_mut().now_or_never().is_none());
+        let mut tried = std::pin::pin!(request().try_acquire());
+        assert!(tried.as_mut().now_or_never().is_none());
+        drop(sibling);
+        sleep(SECOND * 5).await;
+        request().acquire().await.unwrap().release().await.unwrap();
+        match tried.await {
+            Err(LockError::Backend { problem, .. }) if !is_had => {
+                assert!(problem.to_string().contains("polled again only"), "{problem}");
+            }
+            Ok(Some(_)) if is_had => {}
+            tried => panic!("{bug:?}: {tried:?}"),
+        }
+    }
+}
