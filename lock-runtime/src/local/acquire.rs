@@ -69,7 +69,8 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
                     Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
                     now = Moment::now();
-                    if is_too_late(&mut attempt, now) {
+                    if is_too_late(&attempt, now) {
+                        attempt.tried = true;
                         return Err(error_at_timeout(core, &slot, request, &attempt));
                     }
                     continue;
@@ -161,9 +162,8 @@ async fn wait_for_sibling(
 }
 
 /// Whether a single try that waited for a sibling was polled when its time was long over: then it takes nothing that it finds here.
-fn is_too_late(attempt: &mut Attempt, now: Moment) -> bool {
+fn is_too_late(attempt: &Attempt, now: Moment) -> bool {
     mutant!(LateTryFindsLease => return false);
-    attempt.tried |= attempt.is_over(now);
     attempt.is_over(now)
 }
 

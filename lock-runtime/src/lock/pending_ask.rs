@@ -156,6 +156,7 @@ impl PendingAsk {
                 self.replaces &= !ask.replaces;
                 self.on_refusal(busy, ask.wait, env);
             }
+            // `Lock::on_answer` keeps it away: it says nothing.
             Answer::Late => {}
         }
         if matches!(delivery, Delivery::Unanswered { is_interrupted: true, .. }) {

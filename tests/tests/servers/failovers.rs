@@ -133,6 +133,9 @@ fn found(history: &History, checks: &[Check], bounds: Bounds) -> Vec<Violation> 
     checks.iter().flat_map(|check| check(history, &bounds)).collect()
 }
 
+/// So many grants for each failover show that locks were in use. More is a matter of chance, since some holds last for seconds.
+const GRANTS: usize = 3;
+
 /// Exclusion is what a failover may cost; nothing else.
 async fn cost_no_more_than_exclusion(place: Place, arena: impl Arena, failovers: usize) {
     let (history, granted) = play(arena, &FAULTS, failovers, 0).await;
@@ -142,7 +145,7 @@ async fn cost_no_more_than_exclusion(place: Place, arena: impl Arena, failovers:
     let overlaps = found(&history, &[claims_never_overlap], BOUNDS).len();
     eprintln!("{failovers} failovers, {granted} grants, {overlaps} overlaps");
     assert!(violations.is_empty(), "{violations:#?}");
-    assert!(granted > failovers * 3, "{granted}");
+    assert!(granted > failovers * GRANTS, "{granted}");
 }
 
 /// With every replica's confirmation not even that, nor without a fault.
@@ -151,7 +154,7 @@ async fn cost_nothing(arena: impl Arena, kinds: &'static [Kind], failovers: usiz
     let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
     eprintln!("{failovers} failovers, {granted} grants");
     assert!(violations.is_empty(), "{violations:#?}");
-    assert!(granted > failovers * 3, "{granted}");
+    assert!(granted > failovers * GRANTS, "{granted}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
