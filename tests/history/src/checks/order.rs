@@ -75,10 +75,11 @@ fn known_by(history: &History, bounds: &Bounds, waiter: &Attempt, all: &[&Attemp
     // The answer to the plain claim, the ask, and the message to the owner.
     let known = waiter.invoked + NOTICE + span(bounds.round_trip * 2);
     // The first ask for a lock may have to find the lock's master in a cluster, and to connect to it. So may the first ask after a
-    // fault, which may have cut the connection.
+    // fault, which may have cut the connection. An ask that was given up as unreachable did not come so far.
     let fault = history.faults.iter().map(|fault| fault.range.1).filter(|end| *end <= waiter.invoked).max();
     let own = all.iter().filter(|other| other.process == waiter.process && Some(other.invoked) >= fault);
-    let first = own.map(|attempt| attempt.invoked).min().unwrap_or(waiter.invoked);
+    let is_unreached = |other: &Attempt| matches!(other.outcome, Some((_, How::Unreachable, _)));
+    let first = own.filter(|other| !is_unreached(other)).map(|attempt| attempt.invoked).min().unwrap_or(waiter.invoked);
     known.max(first + NOTICE + span(bounds.round_trip * FIRST_ASK))
 }
 
@@ -193,6 +194,18 @@ mod tests {
         };
         assert_eq!(finds("c"), 0, "it has to connect");
         assert_eq!(finds("b"), 1, "it is connected");
+    }
+
+    #[test]
+    fn an_ask_that_reached_no_server_is_not_the_first() {
+        let finds = |how| {
+            let asks = Sample::default().asks(5, "b").refused(6, "b", how).asks(1110, "b");
+            let granted = asks.granted(2500, "b", 2790, None).released(2501, "b", How::Done);
+            let held = [1450, 1850, 2250].into_iter().fold(granted, |sample, from| sample.held("a", from, from + 1));
+            held.finds_with(waiters_are_not_passed_over, &Bounds { round_trip: Duration::from_millis(100), ..BOUNDS })
+        };
+        assert_eq!(finds(How::Unreachable), 0);
+        assert_eq!(finds(How::Busy), 1);
     }
 
     #[test]
