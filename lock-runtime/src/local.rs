@@ -25,7 +25,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use acquire::{acquire, polled_late};
+pub(crate) use acquire::acquire;
 pub(crate) use adopting::adopt;
 use counters::Counters;
 pub(crate) use handle::{HoldHandle, Reentry};

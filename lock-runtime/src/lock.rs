@@ -18,6 +18,7 @@ mod hold;
 mod lease;
 mod lingering;
 mod look;
+mod no_hold;
 mod offer;
 mod pending_ask;
 #[cfg(test)]
@@ -44,13 +45,14 @@ pub(crate) use hold::{ActiveHold, EndedHold};
 pub(crate) use lease::Fences;
 pub(crate) use lease::Lease;
 pub(crate) use look::{Action, Round, Trigger};
+pub(crate) use no_hold::{NoHold, comes_late, polled_late};
 pub(crate) use offer::Rejoined;
 pub(crate) use pending_ask::PendingAsk;
 pub(crate) use queue::{Entered, Passed, PassedBy};
 pub(crate) use readers::Joined;
 pub(crate) use request::{IfBusy, PrefixPlace, ResolvedRequest};
 pub(crate) use seizing::{Adopted, Seized};
-pub(crate) use status::{Failure, LockStatus, TurnOutcome};
+pub(crate) use status::TurnOutcome;
 pub(crate) use step::{Started, Step};
 pub(crate) use terms::{Terms, Whole};
 pub(crate) use tokens::{ForcedToken, ReleaseDone};
@@ -62,6 +64,7 @@ use crate::clock::Moment;
 use crate::observe::Path;
 use offer::Offers;
 use queue::FIRST;
+use status::Failure;
 use tokens::{EndingToken, ForcedHold};
 
 /// One lock, as one process knows it.

@@ -51,6 +51,25 @@ impl StoreKind {
     };
 }
 
+/// What is known of the connection to the server of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    /// How long the server takes to answer.
+    pub(crate) round_trip: Duration,
+    /// Whether there is none: a command waits for one, or is not sent at all.
+    pub(crate) is_cut_off: bool,
+    /// Whether this process hears over it now that another process waits for the lock, or takes it by force.
+    pub(crate) hears: bool,
+    /// Whether a renewal over it can arm the alarm of a lease.
+    pub(crate) has_alarms: bool,
+}
+
+impl Connection {
+    /// To a store in this process.
+    pub(crate) const IN_PROCESS: Self =
+        Self { round_trip: Duration::ZERO, is_cut_off: false, hears: true, has_alarms: false };
+}
+
 /// One request for a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {

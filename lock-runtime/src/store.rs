@@ -25,8 +25,8 @@ mod traffic;
 pub(crate) mod voter;
 
 pub(crate) use crate::protocol::{
-    Adoption, Anchor, Answer, Ask, Busy, Cause, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release, Released,
-    Renewal, Renewed, Retry, StoreError, StoreKind, TicketAnswer,
+    Adoption, Anchor, Answer, Ask, Busy, Cause, Connection, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release,
+    Released, Renewal, Renewed, Retry, StoreError, StoreKind, TicketAnswer,
 };
 pub(crate) use any::AnyStore;
 pub(crate) use seen::{Forced, Seen};
@@ -135,21 +135,10 @@ pub(crate) trait Store {
         Duration::ZERO
     }
 
-    /// The same for what the store is told about `key`. A slot calls this under its lock, so it must not call back.
-    fn round_trip_for(&self, _key: &str) -> Duration {
-        self.round_trip()
-    }
-
-    /// Whether there is no connection: a command about `key` waits for one, or is not sent at all. A slot calls this under
-    /// its lock, so it must not call back.
-    fn is_cut_off(&self, _key: &str) -> bool {
-        false
-    }
-
-    /// Whether this path hears now that another process waits for `key`, or takes it by force. As
-    /// [`is_cut_off`](Self::is_cut_off), it must not call back.
-    fn hears_of(&self, _key: &str) -> bool {
-        true
+    /// The connection over which the store is told about `key`, as far as is known. A slot asks for it under its lock, so it must not
+    /// call back.
+    fn connection(&self, _key: &str) -> Connection {
+        Connection::IN_PROCESS
     }
 
     /// Asks the runtimes that read pushes whether they run. Returns whether one has not answered since the last call: what is pushed
@@ -162,12 +151,6 @@ pub(crate) trait Store {
     /// and the task that is to ask again may not be polled.
     fn reconnect_reader(&self, _key: &str) {}
 
-    /// Whether a renewal of the lease of `key` can arm its alarm (see [`Events::on_alarm`]). As [`is_cut_off`](Self::is_cut_off),
-    /// it must not call back.
-    fn has_alarms(&self, _key: &str) -> bool {
-        false
-    }
-
     /// Whether the store could be asked at once, as far as is known.
     fn is_connected(&self) -> bool {
         true
@@ -176,12 +159,14 @@ pub(crate) trait Store {
     /// Begins to connect again where there is no connection, and waits for nothing. It must be called inside a runtime.
     fn begin_to_connect(&self) {}
 
-    /// How long the store has been unreachable for `key`, and why. `None` when it may be there.
+    /// How long the store has been unreachable for `key`, and why. `None` when it may be there. As
+    /// [`connection`](Self::connection), it must not call back.
     fn outage(&self, _key: &str) -> Option<(Duration, StoreError)> {
         None
     }
 
-    /// For how long nothing has come from the server of `key`, though commands are on their way.
+    /// For how long nothing has come from the server of `key`, though commands are on their way. As
+    /// [`connection`](Self::connection), it must not call back.
     fn silent_for(&self, _key: &str) -> Option<Duration> {
         None
     }

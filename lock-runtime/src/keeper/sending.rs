@@ -147,7 +147,7 @@ fn is_left(core: &Core, slot: &Slot, ask: &Ask) -> bool {
 /// keeper's connection does not say so: it may be there again while that of the tasks is not, or lead to a node of a cluster where the
 /// tasks have none. Who is in the queue does not ask by itself.
 fn is_reachable(core: &Core, key: &str) -> bool {
-    core.store().hears_of(key)
+    core.store().connection(key).hears
 }
 
 /// Whether the server would refuse the ask again. That there is no connection says nothing of the ask.

@@ -32,7 +32,7 @@ pub(super) async fn watch(keeper: Arc<Keeper>, core: Weak<Core>) {
 /// Asks for all that waits in the store's queue.
 fn ask_for(keeper: &Arc<Keeper>, core: &Arc<Core>) {
     let deadline = keeper.by();
-    let slots = keeper.schedule.watched().into_iter().filter(|slot| !keeper.store.is_cut_off(slot.key()));
+    let slots = keeper.schedule.watched().into_iter().filter(|slot| !keeper.store.connection(slot.key()).is_cut_off);
     let asks = slots.filter_map(|slot| slot.repeatable_ask(UNREAD_ASKED_EVERY, deadline).map(|ask| (slot, ask)));
     for batch in batches(keeper, asks.collect(), |(slot, _)| slot.key()) {
         let (keeper, core) = (Arc::clone(keeper), Arc::downgrade(core));

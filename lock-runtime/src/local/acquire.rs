@@ -9,7 +9,6 @@ mod place;
 mod take_over;
 
 use drive::drive;
-pub(crate) use failures::polled_late;
 use failures::{error_at_timeout, forked_error, shut_down, taken, too_many};
 use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::slot::{ScheduleKeys, Slot, TimerKey};
 use crate::mutex::Mutex;
-use crate::protocol::Release;
+use crate::protocol::{Connection, Release};
 use crate::store::{AnyStore, Store};
 use crate::token::Token;
 
@@ -153,19 +153,9 @@ impl Schedule {
         });
     }
 
-    /// Whether the keeper hears now that another process waits for `key`.
-    pub(super) fn hears_of(&self, key: &str) -> bool {
-        self.store.hears_of(key)
-    }
-
-    /// Whether what the keeper sends about `key` has to wait for a connection.
-    pub(super) fn is_cut_off(&self, key: &str) -> bool {
-        self.store.is_cut_off(key)
-    }
-
-    /// Whether a renewal by the keeper can arm the alarm of `key`.
-    pub(super) fn has_alarms(&self, key: &str) -> bool {
-        self.store.has_alarms(key)
+    /// The keeper's connection to the server of `key`.
+    pub(super) fn connection(&self, key: &str) -> Connection {
+        self.store.connection(key)
     }
 
     /// Has the leases of these slots verified: somebody else may have changed their locks.

@@ -13,7 +13,7 @@ use super::Core;
 use super::waiter_limit::{CountedWaiter, WaiterLimit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
-    Action, Effects, Entered, Env, Failure, Lease, Lock, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger, Waiter,
+    Action, Attempt, Effects, Entered, Env, Lease, Lock, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger, Waiter,
 };
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
@@ -264,9 +264,15 @@ impl Slot {
         self.note(|lock| lock.leave_to_user(token))
     }
 
-    /// Notes the failure of the last ask; `None` after a success.
-    pub(super) fn record_failure(&self, failure: Option<Failure>) {
-        self.note(|lock| lock.record_failure(failure));
+    /// Takes in that the command of the task of `attempt` failed, which had to be answered by `deadline`.
+    pub(super) fn on_failed_command(&self, attempt: &mut Attempt, error: StoreError, deadline: Deadline) {
+        self.note(|lock| lock.on_failed_command(attempt, error, deadline, self, Moment::now()));
+        self.wake();
+    }
+
+    /// Takes in that the store has answered since its last failure.
+    pub(super) fn forget_failure(&self) {
+        self.note(Lock::forget_failure);
         self.wake();
     }
 

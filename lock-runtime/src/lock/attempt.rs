@@ -145,17 +145,17 @@ impl Attempt {
     }
 
     /// Whether the task has waited for the answer to a sibling.
-    pub(crate) fn has_counted(&self) -> bool {
+    pub(super) fn has_counted(&self) -> bool {
         self.before.is_some()
     }
 
     /// Whether the store has given no answer since the task began to wait for a sibling.
-    pub(crate) fn has_counted_none(&self, answers: u64) -> bool {
+    pub(super) fn has_counted_none(&self, answers: u64) -> bool {
         self.before == Some(answers)
     }
 
     /// Whether this process is known to have had the lock during the attempt.
-    pub(crate) fn was_held_here(&self) -> bool {
+    pub(super) fn was_held_here(&self) -> bool {
         mutant!(OwnReleaseForgotten => return false);
         self.was_held_here
     }
@@ -185,7 +185,7 @@ impl Attempt {
     }
 
     /// How long the store took to grant a lease that was over before its grant came.
-    pub(crate) fn time_of_outlived_grant(&self) -> Option<Duration> {
+    pub(super) fn time_of_outlived_grant(&self) -> Option<Duration> {
         self.outlived.as_ref().map(|outlived| outlived.took)
     }
 
@@ -217,7 +217,7 @@ impl Attempt {
     }
 
     /// What the answer to the last command said.
-    pub(crate) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> Told {
         self.told
     }
 
@@ -230,7 +230,7 @@ impl Attempt {
     }
 
     /// Notes a failure: the next try comes after a pause.
-    pub(crate) fn record_failure(&mut self, now: Moment) {
+    pub(super) fn record_failure(&mut self, now: Moment) {
         let before = self.failures.take().map_or(0, |failures| failures.count);
         let retry_at = Deadline::new(now, ASK_BACKOFF.pause(before + 1));
         self.failures = Some(Box::new(Failures { count: before + 1, retry_at }));

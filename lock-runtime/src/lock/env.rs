@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::protocol::StoreKind;
+use crate::protocol::{Connection, StoreKind};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::token::Token;
@@ -27,12 +27,14 @@ pub(crate) trait Env {
     fn is_closed(&self) -> bool;
     /// How long an answer is on its way.
     fn distance(&self) -> Duration;
-    /// Whether what the keeper sends has to wait for a connection.
-    fn is_cut_off(&self) -> bool;
-    /// Whether the keeper hears now that another process waits.
-    fn hears(&self) -> bool;
-    /// Whether a renewal by the keeper can arm the alarm.
-    fn has_alarms(&self) -> bool;
+    /// How many answers the store has given to the tasks of this process.
+    fn answers(&self) -> u64;
+    /// For how long nothing has come from the server, though commands are on their way.
+    fn silent_for(&self) -> Option<Duration>;
+    /// Whether what a task sends has to wait for a connection.
+    fn is_away(&self) -> bool;
+    /// That of the keeper to the lock's server. Tasks have one of their own.
+    fn keepers_connection(&self) -> Connection;
     /// Whether one more lease may linger. A lease that lingered and `was_used` has shown that it is worth it.
     fn admits_lingering(&self, was_used: bool) -> bool;
     /// Whether tasks wait for this permit, or another of the same name.

@@ -73,7 +73,7 @@ impl Lock {
             && !forced.iter().any(|forced| forced.token == lease.token)
             && has_nobody_behind
             // Whoever waits would not be heard.
-            && env.hears()
+            && env.keepers_connection().hears
             && env.admits_lingering(lease.linger.was_used());
         if !may_linger {
             return false;

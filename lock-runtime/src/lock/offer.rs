@@ -379,5 +379,5 @@ impl Lock {
 /// Whether what the keeper sends has to wait for a connection.
 fn is_cut_off(env: &dyn Env) -> bool {
     mutant!(RepeatedCutOff => return false);
-    env.is_cut_off()
+    env.keepers_connection().is_cut_off
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Env;
 use crate::clock::Moment;
-use crate::protocol::StoreKind;
+use crate::protocol::{Connection, StoreKind};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::token::{Process, Token};
@@ -23,6 +23,10 @@ pub(super) struct Plain {
     time: Option<Cell<Moment>>,
     pub(super) is_closed: Cell<bool>,
     pub(super) is_cut_off: Cell<bool>,
+    /// Whether the tasks have no connection.
+    pub(super) is_away: Cell<bool>,
+    pub(super) answers: Cell<u64>,
+    pub(super) silent_for: Cell<Option<Duration>>,
 }
 
 impl Plain {
@@ -36,6 +40,9 @@ impl Plain {
             time: None,
             is_closed: Cell::new(false),
             is_cut_off: Cell::new(false),
+            is_away: Cell::new(false),
+            answers: Cell::new(0),
+            silent_for: Cell::new(None),
         }
     }
 
@@ -88,16 +95,20 @@ impl Env for Plain {
         self.distance
     }
 
-    fn is_cut_off(&self) -> bool {
-        self.is_cut_off.get()
+    fn answers(&self) -> u64 {
+        self.answers.get()
     }
 
-    fn hears(&self) -> bool {
-        true
+    fn silent_for(&self) -> Option<Duration> {
+        self.silent_for.get()
     }
 
-    fn has_alarms(&self) -> bool {
-        true
+    fn is_away(&self) -> bool {
+        self.is_away.get()
+    }
+
+    fn keepers_connection(&self) -> Connection {
+        Connection { is_cut_off: self.is_cut_off.get(), has_alarms: true, ..Connection::IN_PROCESS }
     }
 
     fn admits_lingering(&self, _was_used: bool) -> bool {

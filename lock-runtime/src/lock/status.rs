@@ -11,7 +11,7 @@ use crate::token::Token;
 
 /// What a task without the turn can say about the lock; see [`Lock::status`].
 #[derive(Debug)]
-pub(crate) enum LockStatus {
+pub(super) enum LockStatus {
     HeldHere,
     HeldElsewhere,
     /// The store could not be asked.
@@ -24,10 +24,10 @@ pub(crate) enum LockStatus {
 
 /// Why the last command to the store failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) error: StoreError,
+pub(super) struct Failure {
+    pub(super) error: StoreError,
     /// Whether the command had less time than a single try has, and that time ran out.
-    pub(crate) is_brief: bool,
+    pub(super) is_brief: bool,
 }
 
 /// What has become of the turn of a sibling: another task of this process. A single try does not wait for the lock. While a sibling
@@ -48,7 +48,7 @@ pub(crate) enum TurnOutcome {
 impl Lock {
     /// What is known of the lock. A task whose time is up says so. An ask without an answer for less than `silence` means nothing: its
     /// answer is on the way.
-    pub(crate) fn status(&self, silence: Duration, env: &dyn Env) -> LockStatus {
+    pub(super) fn status(&self, silence: Duration, env: &dyn Env) -> LockStatus {
         if self.is_held() {
             return LockStatus::HeldHere;
         }
@@ -74,9 +74,9 @@ impl Lock {
         (silent_for >= silence).then_some(LockStatus::Silent(silent_for))
     }
 
-    /// Notes the failure of the last ask; `None` after a success.
-    pub(crate) fn record_failure(&mut self, failure: Option<Failure>) {
-        self.failure = failure.map(Box::new);
+    /// Takes in that the store has answered since its last failure.
+    pub(crate) fn forget_failure(&mut self) {
+        self.failure = None;
     }
 
     /// Whether the store has answered the pending ask.
@@ -131,7 +131,7 @@ impl Lock {
     }
 
     /// The error of a task whose lease was over before its grant came, after `took`. `None` when another process has the lock.
-    pub(crate) fn too_short(&self, expire: Duration, took: Option<Duration>, env: &dyn Env) -> Option<StoreError> {
+    pub(super) fn too_short(&self, expire: Duration, took: Option<Duration>, env: &dyn Env) -> Option<StoreError> {
         let is_behind_another = || self.owner_seen().is_some_and(|owner| !env.is_own_token(owner));
         let took = took.filter(|_| !is_behind_another())?;
         let text =

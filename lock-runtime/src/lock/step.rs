@@ -111,7 +111,7 @@ impl Lock {
         let fences = self.fences_for(request);
         let Some(lease) = self.lease_mut() else { return Step::GiveUp };
         // While the keeper has no connection it could not confirm what a push tells of (rule 22: a push is a hint).
-        let is_doubtful = lease.hinted.is_some() && env.is_cut_off();
+        let is_doubtful = lease.hinted.is_some() && env.keepers_connection().is_cut_off;
         if is_doubtful || !lease.is_good_for(request, now) {
             let renewal = lease.renewal(lease_before(request), env);
             lease.note_renewal_sent(&renewal, now);

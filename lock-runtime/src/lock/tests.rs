@@ -22,6 +22,7 @@ mod close;
 mod come;
 mod end;
 mod enter;
+mod give_up;
 mod leave;
 mod look;
 mod push;

@@ -153,7 +153,7 @@ impl Lease {
         mutant!(NoVerification => return false);
         let Some(hold) = &self.hold else { return false };
         let is_long = hold.confirmed.is_some() && hold.expire > ALARM_AFTER * RENEWALS_PER_LEASE;
-        is_long && self.share.is_none() && env.has_alarms()
+        is_long && self.share.is_none() && env.keepers_connection().has_alarms
     }
 
     /// In how long the alarm of the lease is to be armed; `None` when it is armed, or can't be.

@@ -11,8 +11,8 @@ use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed, Seen,
-    Store, StoreError, StoreKind, TicketAnswer,
+    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, StoreKind, TicketAnswer,
 };
 use crate::clock::Deadline;
 use crate::share::Share;
@@ -119,12 +119,9 @@ impl Store for AnyStore {
         fn withdraw_behind(&self, release: &Release);
         fn on_release_by_keeper(&self, release: &Release);
         fn round_trip(&self) -> Duration;
-        fn round_trip_for(&self, key: &str) -> Duration;
-        fn is_cut_off(&self, key: &str) -> bool;
-        fn hears_of(&self, key: &str) -> bool;
+        fn connection(&self, key: &str) -> Connection;
         fn probe_reader(&self) -> bool;
         fn reconnect_reader(&self, key: &str);
-        fn has_alarms(&self, key: &str) -> bool;
         fn is_connected(&self) -> bool;
         fn begin_to_connect(&self);
         fn silent_for(&self, key: &str) -> Option<Duration>;

@@ -7,8 +7,8 @@ use tokio::time::{sleep, timeout_at};
 
 use super::memory::MemoryStore;
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, TicketAnswer,
+    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError, TicketAnswer,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -183,8 +183,8 @@ impl Store for FaultyStore {
         Ok(adopted)
     }
 
-    fn is_cut_off(&self, _: &str) -> bool {
-        !self.is_connected()
+    fn connection(&self, _: &str) -> Connection {
+        Connection { is_cut_off: !self.is_connected(), ..Connection::IN_PROCESS }
     }
 
     fn is_connected(&self) -> bool {

@@ -12,8 +12,8 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use super::{
-    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, StoreKind, TicketAnswer, each, exactly_one,
+    Adoption, Answer, Answers, Ask, Cause, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer, each, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -317,8 +317,14 @@ impl<S: Voter> Store for Quorum<S> {
         trips().filter(is_enough).min().unwrap_or_default()
     }
 
-    fn is_cut_off(&self, key: &str) -> bool {
-        self.members.iter().all(|member| member.node.is_cut_off(key))
+    fn connection(&self, key: &str) -> Connection {
+        let connections = || self.members.iter().map(|member| member.node.connection(key));
+        Connection {
+            round_trip: self.round_trip(),
+            is_cut_off: connections().all(|connection| connection.is_cut_off),
+            hears: true,
+            has_alarms: connections().any(|connection| connection.has_alarms),
+        }
     }
 
     fn probe_reader(&self) -> bool {
@@ -327,10 +333,6 @@ impl<S: Voter> Store for Quorum<S> {
 
     fn reconnect_reader(&self, key: &str) {
         self.members.iter().for_each(|member| member.node.reconnect_reader(key));
-    }
-
-    fn has_alarms(&self, key: &str) -> bool {
-        self.members.iter().any(|member| member.node.has_alarms(key))
     }
 
     fn is_connected(&self) -> bool {

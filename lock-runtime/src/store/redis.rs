@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::Either;
 
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed, Seen,
-    Store, StoreError, TicketAnswer, exactly_one,
+    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, TicketAnswer, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -249,25 +249,18 @@ impl Store for RedisStore {
     }
 
     /// Another master of a cluster may look far away: it stood still when the connection to it was made. A master that was not used yet
-    /// may be as far away as any other.
-    fn round_trip_for(&self, key: &str) -> Duration {
-        mutant!(FarthestForAll => return self.round_trip());
-        let own = self.servers.at(key, |link| link.was_used().then(|| link.round_trip()));
-        own.flatten().unwrap_or_else(|| self.round_trip())
-    }
-
-    fn is_cut_off(&self, key: &str) -> bool {
-        match &self.servers {
-            Servers::One(link) => !link.is_connected(),
-            Servers::Cluster(cluster) => {
-                // A server that was not used yet does not count: its connection is made on first use.
-                cluster.link_of(key).is_some_and(|link| link.was_used() && !link.is_connected())
-            }
-        }
-    }
-
-    fn hears_of(&self, key: &str) -> bool {
-        self.servers.at(key, |link| link.is_connected()).unwrap_or(false)
+    /// may be as far away as any other, and its connection is made on first use.
+    fn connection(&self, key: &str) -> Connection {
+        let is_known = |link: &Link| matches!(self.servers, Servers::One(_)) || link.was_used();
+        let connection = self.servers.at(key, |link| is_known(link).then(|| link.connection())).flatten();
+        let connection = connection.unwrap_or_else(|| Connection {
+            round_trip: self.round_trip(),
+            is_cut_off: false,
+            hears: false,
+            has_alarms: false,
+        });
+        mutant!(FarthestForAll => return Connection { round_trip: self.round_trip(), ..connection });
+        connection
     }
 
     fn probe_reader(&self) -> bool {
@@ -279,10 +272,6 @@ impl Store for RedisStore {
 
     fn reconnect_reader(&self, key: &str) {
         self.servers.at(key, |link| link.reconnect_reader());
-    }
-
-    fn has_alarms(&self, key: &str) -> bool {
-        self.servers.at(key, |link| link.has_alarms()).unwrap_or(false)
     }
 
     fn is_connected(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::futures::Notified;
 
-use super::failures::{comes_late, error_at_timeout, fail_fast, far_answer, forked_error, shut_down, too_many};
+use super::failures::{error_at_timeout, fail_fast, forked_error, shut_down, too_many};
 use super::place::{QueuePlace, turn_of};
 use super::take_over::take_over;
 use crate::LockError;
@@ -16,11 +16,11 @@ use crate::local::slot::permits::OldPlace;
 use crate::local::slot::{Entrance, Slot};
 use crate::local::turn::Turn;
 use crate::local::waiter_limit::CountedWaiter;
-use crate::lock::{Attempt, Entered, Failure, Joined, Lock, Rejoined, ResolvedRequest, Step, Told, Waiter};
-use crate::protocol::{Reach, Retry, StoreError};
+use crate::lock::{Attempt, Entered, Joined, Rejoined, ResolvedRequest, Step, Told, Waiter};
+use crate::protocol::{Retry, StoreError};
 use crate::share::Share;
 use crate::store::{Store, exactly_one};
-use crate::timing::{SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
+use crate::timing::YIELD_PATIENCE;
 
 /// Does one step after another until the hold starts, or the task joins a hold. The first step is taken at `now`, and reads no
 /// clock. The last one is then `now`.
@@ -270,7 +270,7 @@ fn on_outcome(
         Ok(told) => {
             core.note_answer();
             if attempt.has_failed() {
-                slot.record_failure(None);
+                slot.forget_failure();
             }
             attempt.record_success(told);
             if request.is_try() && slot.is_blocked_by_own_release() {
@@ -279,23 +279,7 @@ fn on_outcome(
         }
         Err(_) if core.is_inherited() => return Err(forked_error(request)),
         Err(error) if error.retry == Retry::Never => return Err(error.of_lock(&request.key)),
-        Err(error) => {
-            // Perhaps only the last command of the verb was cut short.
-            let known = if slot.ask(Lock::was_answered) { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER };
-            let brief = known.max(far_answer(core));
-            // Without a connection nothing was asked, so a short time does not excuse the failure.
-            let is_unsent = error.reach == Reach::Unsent;
-            // A task that came late to a connection says as little of the store as one that read its answer late.
-            let is_late = comes_late(deadline) && (!is_unsent || core.store().outage(&request.key).is_none());
-            // A command that the timeout cut short says nothing about the server.
-            let is_cut_short = deadline.start().elapsed() < brief && attempt.give_up().has_passed();
-            let is_excused = is_late || error.came_too_late || is_cut_short && !is_unsent;
-            if !error.out_of_time || !is_excused {
-                let is_brief = error.out_of_time && deadline.span() < core.settings().command_timeout;
-                slot.record_failure(Some(Failure { error, is_brief }));
-            }
-            attempt.record_failure(Moment::now());
-        }
+        Err(error) => slot.on_failed_command(attempt, error, deadline),
     }
     Ok(())
 }

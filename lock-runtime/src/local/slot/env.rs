@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Slot;
 use crate::clock::Moment;
 use crate::lock::Env;
-use crate::protocol::StoreKind;
+use crate::protocol::{Connection, StoreKind};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store;
@@ -43,19 +43,23 @@ impl Env for Slot {
 
     fn distance(&self) -> Duration {
         let store = self.core.store();
-        store.round_trip_for(&self.key) * store.kind().round_trips_of_a_verb
+        store.connection(&self.key).round_trip * store.kind().round_trips_of_a_verb
     }
 
-    fn is_cut_off(&self) -> bool {
-        self.core.schedule().is_cut_off(&self.key)
+    fn answers(&self) -> u64 {
+        self.core.answers()
     }
 
-    fn hears(&self) -> bool {
-        self.core.schedule().hears_of(&self.key)
+    fn silent_for(&self) -> Option<Duration> {
+        self.core.store().silent_for(&self.key)
     }
 
-    fn has_alarms(&self) -> bool {
-        self.core.schedule().has_alarms(&self.key)
+    fn is_away(&self) -> bool {
+        self.core.store().outage(&self.key).is_some()
+    }
+
+    fn keepers_connection(&self) -> Connection {
+        self.core.schedule().connection(&self.key)
     }
 
     fn admits_lingering(&self, was_used: bool) -> bool {

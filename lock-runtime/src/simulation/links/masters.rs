@@ -42,8 +42,8 @@ async fn a_step_has_the_time_for_the_master_of_its_own_lock() {
         let (_time, _network, locks) = with_two_masters([Duration::ZERO, far]).await;
         let _seeded = Seeded::begin(bug);
         let store = locks.core().store();
-        assert!(store.round_trip_for("k:1") >= far);
-        assert_eq!(store.round_trip_for("k:0") < far, is_own, "{bug:?}");
+        assert!(store.connection("k:1").round_trip >= far);
+        assert_eq!(store.connection("k:0").round_trip < far, is_own, "{bug:?}");
     }
 }
 

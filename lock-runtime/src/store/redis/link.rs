@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::super::Connection;
 use super::endpoint::Endpoint;
 use super::failure::CallError;
 use super::push::Message;
@@ -231,9 +232,15 @@ impl Link {
         self.state.lock().live.is_some()
     }
 
-    /// Whether a renewal on the connection can arm an alarm.
-    pub(super) fn has_alarms(&self) -> bool {
-        self.state.lock().live.as_ref().is_some_and(|live| live.has_alarms)
+    pub(super) fn connection(&self) -> Connection {
+        let live = &self.state.lock().live;
+        let is_connected = live.is_some();
+        Connection {
+            round_trip: self.round_trip(),
+            is_cut_off: !is_connected,
+            hears: is_connected,
+            has_alarms: live.as_ref().is_some_and(|live| live.has_alarms),
+        }
     }
 
     /// Connects when there is no connection.
