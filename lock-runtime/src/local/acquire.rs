@@ -69,7 +69,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
                     now = Moment::now();
                     if is_too_late(&attempt, now) {
-                        attempt.tried = true;
+                        attempt.count_as_sent();
                         return Err(error_at_timeout(core, &slot, request, &attempt));
                     }
                     continue;

@@ -137,17 +137,16 @@ impl Adopter {
         };
         self.is_done = true;
         let now = Moment::now();
-        let handle = Hold::start(&turn, request, now).ok_or_else(|| lost(request, false))?;
+        let hold = Hold::start(turn, request, now).map_err(|_| lost(request, false))?;
         metrics::waited(request.prefix(), sent.elapsed());
-        Ok(Hold::new(turn, handle, request.body))
+        Ok(hold)
     }
 
     /// Takes the turn together with the lease. `None` when the lease is over by now, or another lease is younger.
     fn take_turn(&self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Option<Turn> {
         let Self { slot, token, claim, .. } = self;
         loop {
-            let leases = slot.leases.as_ref();
-            match slot.step(|lock, out| lock.adopt(token, *claim, request, grant, sent, leases, &**slot, out)) {
+            match slot.step(|lock, out| lock.adopt(token, *claim, request, grant, sent, &**slot, out)) {
                 Adopted::Turn(id, withdrawal) => return Some(slot.core.seized_turn(slot, id, withdrawal)),
                 Adopted::Over => return None,
                 // The store gave the lock to this adopter after that lease: it has ended there.

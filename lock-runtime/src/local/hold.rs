@@ -35,14 +35,17 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), would be one permit too many
-    /// (rule S8), or has no fencing token left.
-    pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
-        let started = turn.slot().step(|lock, out| lock.start(turn.id(), request, now, out))?;
+    /// Starts the hold on the slot's lease. Returns the turn when the lease is gone, is not good enough (rule L1), would be one permit
+    /// too many (rule S8), or has no fencing token left.
+    pub(super) fn start(turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Self, Turn> {
+        let Some(started) = turn.slot().step(|lock, out| lock.start(turn.id(), request, now, out)) else {
+            return Err(turn);
+        };
         if let Some(owner) = started.dead_owner.as_ref().filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(HoldHandle::new(turn, started, request))
+        let handle = HoldHandle::new(&turn, started, request);
+        Ok(Self::new(turn, handle, request.body))
     }
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {

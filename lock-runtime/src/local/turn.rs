@@ -41,7 +41,7 @@ impl Turn {
     /// Decides on the next step, and notes it before it is done.
     pub(super) fn step(&self, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         let Self { slot, id, .. } = self;
-        slot.step(|lock, _| lock.step(*id, request, attempt, slot.leases.as_ref(), &**slot, now))
+        slot.step(|lock, _| lock.step(*id, request, attempt, &**slot, now))
     }
 
     /// Takes in the answer to an ask.

@@ -18,17 +18,13 @@ const MOST_OUTLIVED: u32 = 3;
 
 /// One task's attempt to get a lock.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the attempt")]
 pub(crate) struct Attempt {
     pub(crate) started: Moment,
     timeout: Duration,
     /// How long the last command may take.
     answer_time: Duration,
-    /// Whether the store was asked at all. A timeout of zero, or near zero, means one ask, not none.
-    pub(crate) tried: bool,
-    /// Whether it was asked for the lock, and not only about a lease that the task found here. A try that found one which is gone
-    /// still has its one ask.
-    has_asked: bool,
+    /// What was sent to the store. A timeout of zero, or near zero, means one ask, not none.
+    sent: Sent,
     /// What the answer to its last command said.
     told: Told,
     /// Whether the task has asked for the lock in place of its holder, or one that came later has its turn. It does so once: who comes
@@ -43,6 +39,15 @@ pub(crate) struct Attempt {
     // Boxed, both: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
     outlived: Option<Box<Outlived>>,
+}
+
+/// What was sent to the store for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Nothing,
+    /// No ask that counts: the task found a lease here, or was granted one, which is gone. A try still has its one ask.
+    NoAsk,
+    Ask,
 }
 
 /// What the answer to a task's last command said of the lock.
@@ -93,8 +98,7 @@ impl Attempt {
             started,
             timeout,
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
-            tried: false,
-            has_asked: false,
+            sent: Sent::Nothing,
             told: Told::Nothing,
             has_replaced: false,
             waited: false,
@@ -193,16 +197,30 @@ impl Attempt {
         self.failures.is_some()
     }
 
+    /// Whether anything was sent to the store.
+    pub(super) fn has_sent(&self) -> bool {
+        self.sent != Sent::Nothing
+    }
+
     fn has_asked(&self) -> bool {
-        mutant!(LeaseThatIsGoneIsAnswer => return self.tried);
-        self.has_asked
+        mutant!(LeaseThatIsGoneIsAnswer => return self.has_sent());
+        self.sent == Sent::Ask
     }
 
     /// Notes that a command is about to be sent, which `asks` for the lock, or is about a lease that is here.
     pub(crate) fn note_sent(&mut self, asks: bool) {
-        self.tried = true;
-        self.has_asked |= asks;
+        self.count_as_sent();
+        if asks {
+            self.sent = Sent::Ask;
+        }
         self.told = Told::Nothing;
+    }
+
+    /// The task gives up although it has a lease, or might have: as if it had sent something for it.
+    pub(crate) fn count_as_sent(&mut self) {
+        if self.sent == Sent::Nothing {
+            self.sent = Sent::NoAsk;
+        }
     }
 
     /// Notes the answer to the last command.
@@ -212,7 +230,7 @@ impl Attempt {
         mutant!(AnyAnswerIsNo => self.told = Told::No);
         if told == Told::Lost {
             mutant!(LossIsAnswer => return);
-            self.has_asked = false;
+            self.sent = Sent::NoAsk;
         }
     }
 
@@ -223,7 +241,7 @@ impl Attempt {
 
     /// Repeats a single try that this process's own release refused, after as much time as it has taken so far.
     pub(crate) fn restart(&mut self, now: Moment) {
-        (self.tried, self.has_asked) = (false, false);
+        self.sent = Sent::Nothing;
         self.was_held_here = true;
         let pause = now.since(self.started).max(RETRY_OWN_RELEASE_AFTER);
         self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::new(now, pause) }));

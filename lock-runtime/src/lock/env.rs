@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::protocol::{Connection, StoreKind};
 use crate::settings::Settings;
-use crate::share::Share;
+use crate::share::{Share, SharedLeases};
 use crate::token::Token;
 
 /// The world around a lock: its name, the clock, the store as it is now. Nothing here waits, and nothing changes the lock.
@@ -19,6 +19,8 @@ pub(crate) trait Env {
     fn key(&self) -> &Arc<str>;
     /// `None` for the lock alone.
     fn share(&self) -> Option<Share>;
+    /// Counts the leases of this process that share the lock. `None` for the lock alone.
+    fn leases(&self) -> Option<&SharedLeases>;
     /// A token that was never used.
     fn next_token(&self, may_linger: bool) -> Token;
     /// Whether this process made the token.

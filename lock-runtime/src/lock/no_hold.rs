@@ -139,7 +139,7 @@ fn unread_answer(request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, no
     let silent = || Some(NoHold::Silent(waited));
     // Of several keys, a try is the beginning of a longer wait.
     let waits = request.whole().is_some_and(|whole| !whole.is_try());
-    if attempt.is_try() && attempt.tried && !waits {
+    if attempt.is_try() && attempt.has_sent() && !waits {
         return match attempt.told() {
             // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
             _ if comes_late(attempt.by(), now) => late(),

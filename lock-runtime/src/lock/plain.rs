@@ -8,7 +8,7 @@ use super::Env;
 use crate::clock::Moment;
 use crate::protocol::{Connection, StoreKind};
 use crate::settings::Settings;
-use crate::share::Share;
+use crate::share::{Share, SharedLeases};
 use crate::token::{Process, Token};
 
 /// One server.
@@ -77,6 +77,10 @@ impl Env for Plain {
 
     fn share(&self) -> Option<Share> {
         self.share
+    }
+
+    fn leases(&self) -> Option<&SharedLeases> {
+        None
     }
 
     fn next_token(&self, may_linger: bool) -> Token {

@@ -67,7 +67,6 @@ impl Lock {
         request: &ResolvedRequest,
         grant: &Grant,
         sent: Moment,
-        leases: Option<&SharedLeases>,
         env: &dyn Env,
         out: &mut Effects,
     ) -> Adopted {
@@ -80,7 +79,7 @@ impl Lock {
         }
         match self.seize(env, now, out) {
             Seized::Turn(id, withdrawal) => {
-                lease.counted = leases.map(SharedLeases::count);
+                lease.counted = env.leases().map(SharedLeases::count);
                 self.standing = Standing::Leased(lease);
                 let _ = self.end_use(token);
                 Adopted::Turn(id, withdrawal)

@@ -88,7 +88,6 @@ impl Lock {
         id: u64,
         request: &ResolvedRequest,
         attempt: &Attempt,
-        leases: Option<&SharedLeases>,
         env: &dyn Env,
         now: Moment,
     ) -> Step {
@@ -96,7 +95,7 @@ impl Lock {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
         self.offers.take_up(id, now);
-        self.start_granted_lease(request, leases, env, now);
+        self.start_granted_lease(request, env, now);
         if let Some(crowded) = self.standing.take_lease_if(|lease| !lease.has_room()) {
             return Step::Withdraw(crowded.release(env));
         }
@@ -266,13 +265,7 @@ impl Lock {
     }
 
     /// Makes a lease from what the store has granted.
-    fn start_granted_lease(
-        &mut self,
-        request: &ResolvedRequest,
-        leases: Option<&SharedLeases>,
-        env: &dyn Env,
-        now: Moment,
-    ) {
+    fn start_granted_lease(&mut self, request: &ResolvedRequest, env: &dyn Env, now: Moment) {
         let Some(pending) = self.standing.pending_mut() else { return };
         let is_hinted = pending.is_hinted();
         let Some(grant) = pending.take_grant(env) else { return };
@@ -281,7 +274,7 @@ impl Lock {
         // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
         // only once it is confirmed.
         lease.fresh &= lease.claim >= request.lease().min(CLAIM);
-        lease.counted = leases.map(SharedLeases::count);
+        lease.counted = env.leases().map(SharedLeases::count);
         self.standing = Standing::Leased(lease);
     }
 

@@ -127,7 +127,7 @@ impl Stage {
 
     fn step(&mut self, id: u64, request: &ResolvedRequest) -> Step {
         let attempt = Attempt::new(request, Duration::from_secs(1), || self.now());
-        self.lock.step(id, request, &attempt, None, &self.env, self.now())
+        self.lock.step(id, request, &attempt, &self.env, self.now())
     }
 
     /// The ask that the task sends next.

@@ -48,11 +48,10 @@ pub(super) async fn drive(
             waiting = Some(admit(core, request)?);
         }
         match step {
-            Step::Hold => {
-                if let Some(handle) = Hold::start(&turn, request, *now) {
-                    return Ok(Hold::new(turn, handle, request.body));
-                }
-            }
+            Step::Hold => match Hold::start(turn, request, *now) {
+                Ok(hold) => return Ok(hold),
+                Err(left) => turn = left,
+            },
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Wait(pause) => {
                 // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
@@ -91,7 +90,7 @@ pub(super) async fn drive(
             // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
             Step::Confirm(_) if note_outlived(&turn, attempt, *now) => {
-                attempt.tried = true;
+                attempt.count_as_sent();
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {

@@ -24,10 +24,7 @@ pub(super) fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now:
             return Ok(Hold::joined(&slot, joined, request.body));
         }
     }
-    match Hold::start(&turn, request, now) {
-        Some(handle) => Ok(Hold::new(turn, handle, request.body)),
-        None => Err(turn),
-    }
+    Hold::start(turn, request, now)
 }
 
 /// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already. `None` when the

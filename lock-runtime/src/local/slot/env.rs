@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::lock::Env;
 use crate::protocol::{Connection, StoreKind};
 use crate::settings::Settings;
-use crate::share::Share;
+use crate::share::{Share, SharedLeases};
 use crate::store::Store;
 use crate::token::Token;
 
@@ -27,6 +27,10 @@ impl Env for Slot {
 
     fn share(&self) -> Option<Share> {
         self.share
+    }
+
+    fn leases(&self) -> Option<&SharedLeases> {
+        self.leases.as_ref()
     }
 
     fn next_token(&self, may_linger: bool) -> Token {
