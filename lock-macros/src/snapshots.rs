@@ -212,6 +212,18 @@ fn no_argument_loses_its_name_to_the_guard_or_the_token() {
     assert!(expansion.contains("`amount` is an argument already"), "{expansion}");
 }
 
+/// The compiler finds it out, unless part of the type is left to the compiler.
+#[test]
+fn a_future_behind_an_alias_is_looked_for_whatever_its_lifetime() {
+    let checks = |output: TokenStream| {
+        let item = quote!(fn buy(id: &u64) -> #output { todo!() });
+        cache_lock::expansion(quote!(key = id), item).to_string().contains("Returned ::")
+    };
+    assert!(checks(quote!(Later<'_, Result<u64, ShopError>>)));
+    assert!(checks(quote!(Later<'static, Result<u64, ShopError>>)));
+    assert!(!checks(quote!(Result<_, ShopError>)), "it can't be named");
+}
+
 #[test]
 fn a_derived_struct() {
     let item = quote! {

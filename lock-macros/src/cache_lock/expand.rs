@@ -8,11 +8,11 @@
 use proc_macro2::{Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Block, Type, token};
+use syn::visit_mut::VisitMut;
+use syn::{Block, Type, TypeInfer, token};
 
-use super::model::{Key, Lock, Manager, OnFail, Prefix, Setting, Shape, Start};
+use super::model::{Checked, Key, Lock, Manager, OnFail, Place, Prefix, Setting, Shape, Start};
 use super::parse::Function;
-use crate::any_token;
 
 mod key;
 mod moved;
@@ -123,17 +123,22 @@ fn request(lock: &Lock) -> TokenStream {
 /// Checks that the compiler makes: of constants.
 fn checks(lock: &Lock) -> TokenStream {
     let private = private(lock);
-    let prefix = match &lock.prefix {
-        Prefix::Written { text, is_const: true } => Some(("prefix", text.to_token_stream())),
-        _ => None,
-    };
-    let settings = lock.settings.iter().filter_map(|setting| Some((setting.method, setting.checked.clone()?)));
-    let check = |(option, value): (&str, TokenStream)| {
+    let check = |option: &str, value: &TokenStream, place: Place| {
         let span = value.span().resolved_at(Span::mixed_site());
         let check = Ident::new(&format!("check_{option}"), span);
-        quote_spanned!(span=> const _: () = #private::#check(#value);)
+        match place {
+            Place::Item => quote_spanned!(span=> const _: () = #private::#check(#value);),
+            Place::Body => quote_spanned!(span=> const { #private::#check(#value) };),
+        }
     };
-    prefix.into_iter().chain(settings).map(check).collect()
+    let prefix = match &lock.prefix {
+        Prefix::Written { text, is_const: true } => Some(check("prefix", &text.to_token_stream(), Place::Item)),
+        _ => None,
+    };
+    let settings = lock.settings.iter().filter_map(|Setting { method, checked, .. }| {
+        checked.as_ref().map(|Checked { value, place }| check(method, value, *place))
+    });
+    prefix.into_iter().chain(settings).collect()
 }
 
 fn manager(lock: &Lock) -> TokenStream {
@@ -228,8 +233,9 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
 // A type that is not written out can't be named there.
 fn returned(lock: &Lock) -> Option<TokenStream> {
     let output = lock.shape.output();
-    let has_blank = |token: TokenTree| token.to_string() == "_";
-    let is_named = !any_token(output.to_token_stream(), &has_blank) && !matches!(output, Type::Never(_));
+    let mut blank = FindBlank(false);
+    blank.visit_type_mut(&mut output.clone());
+    let is_named = !blank.0 && !matches!(output, Type::Never(_));
     let (private, span) = (private(lock), output.span().resolved_at(Span::mixed_site()));
     is_named.then(|| {
         quote_spanned! {span=>
@@ -240,6 +246,15 @@ fn returned(lock: &Lock) -> Option<TokenStream> {
             }
         }
     })
+}
+
+/// A type that is left to the compiler, as in `Vec<_>`.
+struct FindBlank(bool);
+
+impl VisitMut for FindBlank {
+    fn visit_type_infer_mut(&mut self, _: &mut TypeInfer) {
+        self.0 = true;
+    }
 }
 
 /// Moves every argument into the body as a whole. Otherwise an argument that the body does not mention, and the fields

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
+use syn::spanned::Spanned as _;
 use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, LitStr, Path, Token, parse_quote};
 
 use super::parse::{Function, Written};
@@ -9,12 +10,13 @@ use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
 use bindings::{mentions, variables};
 use constant::is_const;
+pub(super) use constant::{Checked, Place};
 pub(super) use duration::Setting;
 pub(super) use inherited::{beside, of_block};
 pub(super) use key::Key;
 pub(super) use keys::Keys;
 use options::Options;
-pub(super) use proxy::{Proxy, ProxyMember, proxy, runtime_of};
+pub(super) use proxy::{InPlaceOfSelf, Proxy, ProxyMember, is_self, proxy, runtime_of};
 pub(super) use shape::{Shape, Start};
 
 mod bindings;
@@ -173,7 +175,7 @@ fn prefix(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -
         Expr::Path(_) => {}
         _ => mistakes.at(&written, "the prefix is a string literal or the path of a `const`"),
     }
-    Prefix::Written { is_const: is_const(&written, function), text: written }
+    Prefix::Written { is_const: is_const(&written, function).is_some(), text: written }
 }
 
 fn problem_of_prefix(text: &str) -> Option<&'static str> {
@@ -198,7 +200,7 @@ fn is_argument(name: Option<&Ident>, function: &Function) -> bool {
 fn renew(options: &mut Options) -> Option<Setting> {
     let option = options.take("renew")?;
     let value = option.value.unwrap_or_else(|| parse_quote!(true));
-    Some(Setting { method: "renew", value: value.into_token_stream(), checked: None })
+    Some(Setting { method: "renew", place: value.span(), value: value.into_token_stream(), checked: None })
 }
 
 /// A closure on a thread can't be stopped.
@@ -294,9 +296,12 @@ fn runtime(options: &mut Options, mistakes: &mut Mistakes) -> Path {
 /// are used after the body.
 fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) -> Vec<Ident> {
     let mut arguments = shape.variables_of_prelude().unwrap_or_else(|| variables(&function.signature.inputs));
-    if let Key::Several(Keys::Iterator(used_up)) = key {
-        arguments.retain(|argument| argument != used_up);
-    }
+    let used_up = match key {
+        Key::Several(Keys::Iterator(used_up)) => Some(used_up.clone()),
+        Key::Several(Keys::Value(value)) => keys::used_up(value),
+        _ => None,
+    };
+    arguments.retain(|argument| Some(argument) != used_up.as_ref());
     if let OnFail::Value(after) | OnFail::Closure(after) = on_fail {
         let after = after.to_token_stream();
         arguments.retain(|argument| !mentions(after.clone(), argument));

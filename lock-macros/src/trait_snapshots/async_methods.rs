@@ -50,7 +50,7 @@ impl<T> LockedSeckill<T> {
     }
 }
 #[cfg(feature = "sale")]
-#[allow(deprecated)]
+#[allow(deprecated, clippy::future_not_send)]
 impl<T> Seckill for LockedSeckill<T>
 where
     T: Seckill,

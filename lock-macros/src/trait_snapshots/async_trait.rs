@@ -57,7 +57,7 @@ impl<T> Locked<T> {
         self.inner
     }
 }
-#[allow(deprecated)]
+#[allow(deprecated, clippy::future_not_send)]
 impl<T> Seckill for Locked<T>
 where
     T: Seckill + ::lock_runtime::__private::core::marker::Sync,

@@ -49,7 +49,7 @@ impl<T> LockedCatalog<T> {
         )
     }
 }
-#[allow(deprecated)]
+#[allow(deprecated, clippy::future_not_send)]
 unsafe impl<T> Catalog for LockedCatalog<T>
 where
     T: Catalog,

@@ -63,7 +63,7 @@ impl<T> LockedRepository<T> {
         self.inner
     }
 }
-#[allow(deprecated)]
+#[allow(deprecated, clippy::future_not_send)]
 impl<'a, T: LockKey, const N: usize, Inner> Repository<'a, T, N>
 for LockedRepository<Inner>
 where

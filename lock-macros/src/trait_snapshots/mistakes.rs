@@ -44,7 +44,7 @@ impl<T> LockedShop<T> {
         self.inner
     }
 }
-#[allow(deprecated)]
+#[allow(deprecated, clippy::future_not_send)]
 impl<T> Shop for LockedShop<T>
 where
     T: Shop,

@@ -86,6 +86,9 @@ impl LockManager {
     /// it renews its lease after a third of it. A holder with another kind of client is never told, so its lock is free at
     /// once. Where a second writer would do harm, [fence](crate::LockRequest::fenced).
     ///
+    /// What another program keeps under that name is deleted, also when it is no lock but data. [`inspect`](Self::inspect) tells before
+    /// whether it has an end.
+    ///
     /// A body that calls it for its own lock is stopped at this call.
     ///
     /// ```

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_runtime::{LockError, LockRequest};
+use lock_runtime::{LockError, LockRequest, OnBusy};
 use tests::events::Events;
 use tests::patience::{NOISE, eventually};
 use tests::server::{Kind, Server};
@@ -69,6 +69,8 @@ async fn row_20_a_foreign_value_without_an_end_is_respected_and_reported() {
     };
     assert_eq!(holder.as_deref(), Some("another client, without an expiry"));
     assert!(!format!("{error} {error:?}").contains("somebody"), "a foreign token is a secret, too: {error:?}");
+    let newest = manager.lock("p", "k").timeout(TIMEOUT).on_busy(OnBusy::Replace);
+    assert!(newest.acquire().await.unwrap_err().is_timeout(), "it may be data of an application");
     assert_eq!(server.owner("p:k").as_deref(), Some("somebody"));
     assert_eq!(server.ask::<i64>("PTTL p:k"), -1);
     server.tell("DEL p:k");

@@ -4,10 +4,14 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::VisitMut;
-use syn::{Attribute, GenericParam, Meta, PathSegment, Token, TraitItemConst, TraitItemType, Type, parse_quote};
+use syn::{
+    Attribute, GenericParam, Meta, PathSegment, Token, TraitItemConst, TraitItemType, Type, TypeParam, WherePredicate,
+    parse_quote,
+};
 
 use super::expand;
-use crate::cache_lock::model::{Proxy, ProxyMember};
+use crate::any_token;
+use crate::cache_lock::model::{InPlaceOfSelf, Proxy, ProxyMember, is_self};
 use crate::cache_lock::parse::Interface;
 
 // Input:
@@ -124,14 +128,17 @@ fn conditions(attributes: &[Attribute]) -> Vec<&Attribute> {
 
 fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
     let site = Span::mixed_site();
-    let Proxy { name, inner, bounds, .. } = proxy;
+    let Proxy { name, inner, bounds, clauses: own, .. } = proxy;
     let (definition, of_trait) = (&interface.definition, interface.path());
     let allowed = attributes(interface, "allow");
     let conditions = conditions(&definition.attrs);
     let mut generics = definition.generics.clone();
+    let of_inner = clauses_of_inner(proxy, interface);
     generics.params.push(GenericParam::Type(parse_quote!(#inner)));
     let clauses = &mut generics.make_where_clause().predicates;
     clauses.push(parse_quote!(#inner: #of_trait #(+ #bounds)*));
+    clauses.extend(of_inner);
+    clauses.extend(own.iter().cloned());
     if !definition.supertraits.is_empty() {
         let supertraits = &definition.supertraits;
         clauses.push(parse_quote!(Self: #supertraits));
@@ -148,11 +155,49 @@ fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
     quote_spanned! {site=>
         #(#conditions)*
         #(#allowed)*
-        #[allow(deprecated)]
+        #[allow(deprecated, clippy::future_not_send)]
         #unsafety impl #generics #of_trait for #name<#inner> #clause {
             #(#members)*
         }
     }
+}
+
+// Input:
+//     trait Shop<U: From<Self>> where Vec<Self>: Clone { type Next: From<Self>; }
+//
+// Output:
+//     U: From<T>, Vec<T>: Clone, <T as Shop<U>>::Next: From<Self>
+//
+// Of a bound on the trait alone the compiler knows what is said of `Self` itself, and nothing else.
+fn clauses_of_inner(proxy: &Proxy, interface: &Interface) -> Vec<WherePredicate> {
+    let (inner, of_trait) = (&proxy.inner, interface.path());
+    let mut generics = interface.definition.generics.clone();
+    OfImplementation { proxy, interface }.visit_generics_mut(&mut generics);
+    let of_parameters = generics.type_params().filter(|parameter| !parameter.bounds.is_empty()).map(|parameter| {
+        let TypeParam { ident, bounds, .. } = parameter;
+        parse_quote!(#ident: #bounds)
+    });
+    let of_clause = generics.where_clause.iter().flat_map(|clause| clause.predicates.iter().cloned());
+    let is_of_self =
+        |predicate: &WherePredicate| matches!(predicate, WherePredicate::Type(of) if is_self(&of.bounded_ty));
+    let of_inner = of_parameters.chain(of_clause).filter(|predicate| !is_of_self(predicate) && has_self(predicate));
+    let of_inner = of_inner.map(|mut predicate| {
+        InPlaceOfSelf(inner).visit_where_predicate_mut(&mut predicate);
+        predicate
+    });
+    let of_types = proxy.members.iter().filter_map(|member| match member {
+        ProxyMember::Type(TraitItemType { ident, generics, bounds, .. })
+            if generics.params.is_empty() && has_self(bounds) =>
+        {
+            Some(parse_quote!(<#inner as #of_trait>::#ident: #bounds))
+        }
+        _ => None,
+    });
+    of_inner.chain(of_types).collect()
+}
+
+fn has_self(tokens: &impl ToTokens) -> bool {
+    any_token(tokens.to_token_stream(), &|token| token.to_string() == "Self")
 }
 
 /// Writes `<T as Shop>::Item` for `Self::Item`: what the proxy's own is, is only known behind these bounds.

@@ -1,21 +1,49 @@
 //! Values that are known before the program runs: the compiler checks them.
 
-use syn::{Expr, Path};
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{Expr, Ident, Path};
 
+use super::bindings::mentions;
 use super::{is_argument, plain};
 use crate::cache_lock::parse::Function;
 
-/// Whether it is the path of a `const`, by the way it is written, and one that an item may name: in `Self::EXPIRE` and
-/// `T::EXPIRE` the first part may be generic.
-pub(super) fn is_const(value: &Expr, function: &Function) -> bool {
-    let Expr::Path(written) = plain(value) else { return false };
+/// A value that the compiler checks.
+pub(in crate::cache_lock) struct Checked {
+    pub(in crate::cache_lock) value: TokenStream,
+    pub(in crate::cache_lock) place: Place,
+}
+
+/// Where the compiler checks a value.
+#[derive(Clone, Copy)]
+pub(in crate::cache_lock) enum Place {
+    /// In an item: as soon as the fn is looked at. An item knows no generic parameters.
+    Item,
+    /// In the fn's body, which knows those around it: when the fn is compiled.
+    Body,
+}
+
+/// Where the compiler can check the value, if it is the path of a `const`, by the way it is written, and one that can be named there: in
+/// `Self::EXPIRE` and `T::EXPIRE` the first part may be generic. One word in capitals may be a parameter of the `impl` or the trait
+/// around a method, which only the compiler can tell.
+pub(super) fn is_const(value: &Expr, function: &Function) -> Option<Place> {
+    let Expr::Path(written) = plain(value) else { return None };
     let Path { segments, .. } = &written.path;
-    let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return false };
+    let (first, last) = (segments.first()?, segments.last()?);
     let is_in_capitals = |name: String| name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
-    written.qself.is_none()
+    let is_known = written.qself.is_none()
         && segments.iter().all(|part| part.arguments.is_none())
         && is_in_capitals(last.ident.to_string())
         && (segments.len() == 1 || first.ident.to_string().starts_with(char::is_lowercase))
         && !is_argument(written.path.get_ident(), function)
-        && !function.signature.generics.const_params().any(|parameter| written.path.is_ident(&parameter.ident))
+        && !function.signature.generics.const_params().any(|parameter| written.path.is_ident(&parameter.ident));
+    is_known.then(|| if segments.len() == 1 && is_member(function) { Place::Body } else { Place::Item })
+}
+
+/// Whether the fn certainly stands in an `impl` or a trait.
+fn is_member(function: &Function) -> bool {
+    let is_said = |tokens: TokenStream| mentions(tokens, &Ident::new("Self", proc_macro2::Span::call_site()));
+    function.signature.receiver().is_some()
+        || is_said(function.signature.to_token_stream())
+        || function.body.as_ref().is_some_and(|body| is_said(body.tokens.clone()))
 }

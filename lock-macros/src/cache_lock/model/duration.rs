@@ -1,12 +1,12 @@
 //! `timeout…`, `expire…`, `linger…`, `max_hold…` and `at_least…`: three spellings each, checked as far as a literal tells.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprLit, Lit, LitInt, LitStr, UnOp};
 
-use super::{Options, is_const, plain};
+use super::{Checked, Options, Place, is_const, plain};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -14,8 +14,10 @@ use crate::mistakes::Mistakes;
 pub(in crate::cache_lock) struct Setting {
     pub(in crate::cache_lock) method: &'static str,
     pub(in crate::cache_lock) value: TokenStream,
+    /// Where the user has written the value.
+    pub(in crate::cache_lock) place: Span,
     /// What the compiler is to check, when it knows the value.
-    pub(in crate::cache_lock) checked: Option<TokenStream>,
+    pub(in crate::cache_lock) checked: Option<Checked>,
 }
 
 /// A duration of a lock, and its spellings.
@@ -126,21 +128,27 @@ fn setting(kind: &Kind, options: &mut Options, function: &Function, mistakes: &m
         spelling if spelling == kind.in_s => Some(1000),
         _ => None,
     };
-    let is_known = kind.is_checked() && is_const(&value, function);
+    let known = if kind.is_checked() { is_const(&value, function) } else { None };
     let outcome = match milliseconds {
-        Some(unit) => number(kind, spelling, unit, &value, is_known),
-        None => duration(kind, &value, is_known),
+        Some(unit) => number(kind, spelling, unit, &value, known),
+        None => duration(kind, &value, known),
     };
     mistakes.ok(outcome)
 }
 
 /// `timeout_ms = EXPR`: an integer.
-fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known: bool) -> syn::Result<Setting> {
+fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, known: Option<Place>) -> syn::Result<Setting> {
     let any = kind.any;
     let advice = match plain(value) {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
             check(kind, number, number.base10_parse().ok(), unit)?;
-            return Ok(Setting { method: spelling, value: with_suffix(number).into_token_stream(), checked: None });
+            let place = number.span();
+            return Ok(Setting {
+                method: spelling,
+                value: with_suffix(number).into_token_stream(),
+                place,
+                checked: None,
+            });
         }
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if text.value().parse::<u64>().is_ok() => {
             format!("`{spelling}` takes an integer: write `{spelling} = {}`", text.value())
@@ -157,24 +165,24 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known
         }
         _ => {
             let (span, number) = (value.span(), without_fallback(value).to_token_stream());
-            let is_known = is_known || kind.is_checked() && is_literal_arithmetic(value);
+            let known = known.or_else(|| (kind.is_checked() && is_literal_arithmetic(value)).then_some(Place::Item));
             // Of whatever integer type it is.
-            let checked = is_known.then(|| quote_spanned!(span=> (#number) as _));
-            return Ok(Setting { method: spelling, value: number, checked });
+            let checked = known.map(|place| Checked { value: quote_spanned!(span=> (#number) as _), place });
+            return Ok(Setting { method: spelling, value: number, place: span, checked });
         }
     };
     Err(syn::Error::new_spanned(value, advice))
 }
 
 /// `timeout = "1500ms"`, or an expression that is a `Duration`.
-fn duration(kind: &Kind, value: &Expr, is_known: bool) -> syn::Result<Setting> {
+fn duration(kind: &Kind, value: &Expr, known: Option<Place>) -> syn::Result<Setting> {
     let any = kind.any;
     match plain(value) {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
             let (amount, unit) = read(kind, text)?;
             let milliseconds = check(kind, text, amount, unit)?;
-            let number = LitInt::new(&format!("{milliseconds}u64"), text.span());
-            Ok(Setting { method: kind.in_ms, value: number.into_token_stream(), checked: None })
+            let number = of_u64(&milliseconds.to_string(), text.span());
+            Ok(Setting { method: kind.in_ms, value: number.into_token_stream(), place: text.span(), checked: None })
         }
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
             let Kind { in_ms: ms, in_s: s, .. } = kind;
@@ -188,7 +196,8 @@ fn duration(kind: &Kind, value: &Expr, is_known: bool) -> syn::Result<Setting> {
         }
         _ => {
             let value = value.to_token_stream();
-            Ok(Setting { method: any, checked: is_known.then(|| value.clone()), value })
+            let checked = known.map(|place| Checked { value: value.clone(), place });
+            Ok(Setting { method: any, checked, place: value.span(), value })
         }
     }
 }
@@ -234,7 +243,12 @@ fn with_suffix(number: &LitInt) -> LitInt {
     if !number.suffix().is_empty() {
         return number.clone();
     }
-    LitInt::new(&format!("{}u64", number.base10_digits()), number.span())
+    of_u64(number.base10_digits(), number.span())
+}
+
+/// It stands where the user's number stood but is the expansion's: a lint would have the user write what is not written there.
+fn of_u64(digits: &str, span: Span) -> LitInt {
+    LitInt::new(&format!("{digits}u64"), span.resolved_at(Span::mixed_site()))
 }
 
 /// `60 * 60 * 24 * 1000` would be computed as `i32` too; an expression with anything but literals has a type already.

@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Expr, FnArg, GenericParam, Ident, Pat, Signature, Token, Type, TypeParamBound, WherePredicate};
+use syn::{Expr, FnArg, GenericParam, Ident, Pat, Signature, Stmt, Token, Type, TypeParamBound, WherePredicate};
 
 use super::key::{Key, of_expression};
 use super::shape::{only_argument, plain_type};
@@ -58,10 +58,36 @@ impl Keys {
                 check_is_list(place, &function.signature, mistakes);
                 return Some(of_place(place, &function.signature));
             }
-            value => return Some(Self::Value(quote!(#value))),
+            value => {
+                return Some(match moved(value, &function.signature) {
+                    Some(argument) => Self::Iterator(argument),
+                    None => Self::Value(quote!(#value)),
+                });
+            }
         };
         mistakes.at(&written, advice);
         None
+    }
+}
+
+/// The argument that `{ ids }` moves: the body can't use it any more.
+fn moved(value: &Expr, signature: &Signature) -> Option<Ident> {
+    let Expr::Block(block) = value else { return None };
+    let (None, [], [Stmt::Expr(Expr::Path(path), None)]) = (&block.label, &*block.attrs, &*block.block.stmts) else {
+        return None;
+    };
+    path.path.get_ident().filter(|name| type_of(name, signature).is_some()).cloned()
+}
+
+/// The argument that a value takes apart, as `ids.into_iter()` does.
+pub(super) fn used_up(value: &TokenStream) -> Option<Ident> {
+    let mut value = syn::parse2::<Expr>(value.clone()).ok()?;
+    loop {
+        let Expr::MethodCall(call) = value else { return None };
+        match &*call.receiver {
+            Expr::Path(path) if call.method == "into_iter" => return path.path.get_ident().cloned(),
+            receiver => value = receiver.clone(),
+        }
     }
 }
 
@@ -101,8 +127,8 @@ fn of_place(place: &Expr, signature: &Signature) -> Keys {
         return Keys::Place(quote!(#place));
     };
     match argument {
+        _ if is_used_up(argument, signature) => Keys::Iterator(name.clone()),
         Type::Reference(reference) if reference.mutability.is_some() => Keys::Place(quote!(*#name)),
-        _ if is_range(argument) || is_iterator(argument, signature) => Keys::Iterator(name.clone()),
         _ => Keys::Place(quote!(#place)),
     }
 }
@@ -120,10 +146,24 @@ fn is_range(argument: &Type) -> bool {
     ["Range", "RangeInclusive"].iter().any(|name| only_argument(argument, name).is_some())
 }
 
-/// Whether all that is known of the type is that it is iterated: `impl Iterator<…>`, or a generic type with such a bound.
+/// `vec::IntoIter<u64>`, and the like of other collections.
+fn is_owning_iterator(argument: &Type) -> bool {
+    matches!(argument, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "IntoIter"))
+}
+
+/// Whether the keys can be had only from the argument itself.
+fn is_used_up(argument: &Type, signature: &Signature) -> bool {
+    is_range(argument) || is_owning_iterator(argument) || is_iterator(argument, signature)
+}
+
+/// Whether all that is known of the type is that it is iterated: `impl Iterator<…>`, a generic type with such a bound, and a box of, or a
+/// reference to, such a `dyn Iterator<…>`.
 fn is_iterator(argument: &Type, signature: &Signature) -> bool {
+    let is_any = |of: &Type| matches!(plain_type(of), Type::TraitObject(any) if has_iterator(&any.bounds));
     match argument {
         Type::ImplTrait(hidden) => has_iterator(&hidden.bounds),
+        Type::Reference(reference) => reference.mutability.is_some() && is_any(&reference.elem),
+        boxed if only_argument(boxed, "Box").is_some_and(is_any) => true,
         Type::Path(path) => path.path.get_ident().is_some_and(|name| {
             let mut parameters = signature.generics.params.iter();
             let mut clauses = signature.generics.where_clause.iter().flat_map(|clause| &clause.predicates);

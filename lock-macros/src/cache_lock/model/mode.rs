@@ -7,7 +7,7 @@ use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, UnOp};
 
 use super::duration::Setting;
 use super::options::Options;
-use super::{is_const, plain, text};
+use super::{Checked, is_const, plain, text};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -23,12 +23,16 @@ pub(super) fn sharing(options: &mut Options, function: &Function, mistakes: &mut
         return None;
     }
     match (mode, permits) {
-        (Some(mode), _) => reads(&mode, mistakes).then(|| setting("read", TokenStream::new())),
+        (Some(mode), _) => {
+            let reads = reads(&mode, mistakes);
+            reads.then(|| Setting { method: "read", value: TokenStream::new(), place: mode.span(), checked: None })
+        }
         (None, Some(written)) => {
             let value = permits_of(&written, mistakes)?;
             let span = written.span().resolved_at(Span::mixed_site());
-            let checked = is_const(&written, function).then(|| quote_spanned!(span=> (#written) as _));
-            Some(Setting { checked, ..setting("permits", value) })
+            let known = is_const(&written, function);
+            let checked = known.map(|place| Checked { value: quote_spanned!(span=> (#written) as _), place });
+            Some(Setting { method: "permits", value, place: written.span(), checked })
         }
         (None, None) => None,
     }
@@ -37,7 +41,8 @@ pub(super) fn sharing(options: &mut Options, function: &Function, mistakes: &mut
 /// A lease that no other hold could use again does not linger.
 pub(super) fn check_lease_can_linger(settings: &[Setting], mistakes: &mut Mistakes) {
     let has = |option: &str| settings.iter().find(|setting| setting.method.starts_with(option));
-    let Some(linger) = has("linger") else { return };
+    // Zero keeps nothing.
+    let Some(linger) = has("linger").filter(|linger| linger.value.to_string() != "0u64") else { return };
     let is_renewed = has("renew").is_none_or(|renew| renew.value.to_string() != "false");
     let problem = match (has("permits"), has("read")) {
         (Some(_), _) => {
@@ -49,11 +54,7 @@ pub(super) fn check_lease_can_linger(settings: &[Setting], mistakes: &mut Mistak
         }
         _ => return,
     };
-    mistakes.at(&linger.value, problem);
-}
-
-fn setting(method: &'static str, value: TokenStream) -> Setting {
-    Setting { method, value, checked: None }
+    mistakes.add(syn::Error::new(linger.place, problem));
 }
 
 /// `mode = "write"` is the same as no mode.

@@ -2,7 +2,8 @@
 
 use proc_macro2::{Span, TokenTree};
 use quote::ToTokens;
-use syn::{Ident, Path, TraitItemConst, TraitItemType, TypeParamBound};
+use syn::visit_mut::VisitMut;
+use syn::{Ident, Path, TraitItemConst, TraitItemType, TypeParamBound, TypePath, WherePredicate};
 
 use super::inherited::{beside, inherited};
 use super::options::Options;
@@ -10,12 +11,13 @@ use super::{Key, Keys, Lock, Manager, model, new_name, runtime, text};
 use crate::any_token;
 use crate::cache_lock::parse::{Function, Interface, Member, Method, Written};
 use crate::mistakes::Mistakes;
-pub(in crate::cache_lock) use forward::Sharing;
 use forward::Through;
+pub(in crate::cache_lock) use forward::{Sharing, is_self};
 use locked::check_options;
 
 mod forward;
 mod locked;
+mod supertraits;
 
 /// What the attribute on a trait makes beside the trait.
 pub(in crate::cache_lock) struct Proxy {
@@ -27,6 +29,8 @@ pub(in crate::cache_lock) struct Proxy {
     pub(in crate::cache_lock) sharing: Option<Sharing>,
     /// What the implementation has to be beside the trait.
     pub(in crate::cache_lock) bounds: Vec<TypeParamBound>,
+    /// What the proxy has to be for that.
+    pub(in crate::cache_lock) clauses: Vec<WherePredicate>,
     pub(in crate::cache_lock) members: Vec<ProxyMember>,
     /// Whether it has all that the trait has. Otherwise there is a mistake, and the compiler would call that incomplete, too.
     pub(in crate::cache_lock) is_whole: bool,
@@ -86,7 +90,10 @@ pub(in crate::cache_lock) fn proxy(
             }
         }
     }
-    Some(Proxy { runtime, name: name?, inner, sharing, bounds, members, is_whole })
+    let clauses = supertraits::same_types(interface, &inner, mistakes);
+    is_whole &= clauses.is_some();
+    let clauses = clauses.unwrap_or_default();
+    Some(Proxy { runtime, name: name?, inner, sharing, bounds, clauses, members, is_whole })
 }
 
 /// `proxy = LockedShop` introduces a type.
@@ -133,6 +140,20 @@ impl Proxy {
             if let ProxyMember::Method(_, lock) = member {
                 *lock = None;
             }
+        }
+    }
+}
+
+/// Writes the implementation for `Self`, also in `Self::Item`.
+pub(in crate::cache_lock) struct InPlaceOfSelf<'a>(pub(in crate::cache_lock) &'a Ident);
+
+impl VisitMut for InPlaceOfSelf<'_> {
+    fn visit_type_path_mut(&mut self, node: &mut TypePath) {
+        syn::visit_mut::visit_type_path_mut(self, node);
+        if node.qself.is_none()
+            && let Some(first) = node.path.segments.first_mut().filter(|first| first.ident == "Self")
+        {
+            first.ident = self.0.clone();
         }
     }
 }

@@ -16,6 +16,9 @@ pub(super) fn check(option: &str, written: &Expr, function: &Function, shape: Op
     names.extend(function.signature.receiver().map(|_| "self".to_owned()));
     for quoted in texts(written) {
         let mut meant = Meant::read(&quoted.value(), &names);
+        for path in &mut meant.paths {
+            *path = written_out(path, &names);
+        }
         // In `("user", user)` the text is there to tell this key from others.
         meant.paths.retain(|path| meant.has_marks || !mentions_first(written, path));
         if meant.paths.is_empty() {
@@ -35,6 +38,13 @@ pub(super) fn check(option: &str, written: &Expr, function: &Function, shape: Op
             ),
         );
     }
+}
+
+/// `r#type.id` for `type.id`, where the argument is called `r#type`.
+fn written_out(path: &str, names: &[String]) -> String {
+    let first = path.split('.').next().unwrap_or_default();
+    let is_raw = names.iter().any(|name| name.strip_prefix("r#") == Some(first));
+    if is_raw { format!("r#{path}") } else { path.to_owned() }
 }
 
 /// The texts that are the key, or a part of it.

@@ -42,7 +42,7 @@ pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "54c5e534ea64
 
 pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "33ebf22f085ec97ccc273bbd815b5653bbf22138");
 pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "dc45a2bd41df26ff67b7b631a7216cc2dd9598fa");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "88a86c23f0a8ef1aca10c24782f5601da853a31e");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "880ae9315f7236a2c35babde30f46c3a0c7b95c8");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -90,6 +90,33 @@ async fn ranged_to_its_end(ids: RangeInclusive<u64>) -> Result<usize> {
     Ok(guard.keys().len())
 }
 
+type Ids = Range<u64>;
+
+#[cache_lock(prefix = "list", keys = { ids }, guard = guard)]
+async fn braced(ids: Ids) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids.into_iter().map(|id| id + 1), guard = guard)]
+async fn taken_apart(ids: Vec<u64>) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn owned(ids: std::vec::IntoIter<u64>) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn boxed(ids: Box<dyn Iterator<Item = u64> + Send>) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn behind_a_reference(ids: &mut (dyn Iterator<Item = u64> + Send)) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
 #[cache_lock(prefix = "list", keys = ids, manager = locks, guard = guard)]
 fn threaded<'a, I: ExactSizeIterator<Item = &'a String>>(locks: &LockManager, ids: I) -> Result<usize> {
     Ok(guard.keys().len())
@@ -165,6 +192,11 @@ async fn an_argument_is_borrowed_again_or_used_up_where_it_must_be() {
         assert_eq!(generic(ids).await.unwrap(), 3);
         assert_eq!(ranged(1..4).await.unwrap(), 3);
         assert_eq!(ranged_to_its_end(1..=4).await.unwrap(), 4);
+        assert_eq!(braced(1..4).await.unwrap(), 3);
+        assert_eq!(taken_apart(vec![1, 2]).await.unwrap(), 2);
+        assert_eq!(owned(vec![1, 2].into_iter()).await.unwrap(), 2);
+        assert_eq!(boxed(Box::new(1..4)).await.unwrap(), 3);
+        assert_eq!(behind_a_reference(&mut (1..4)).await.unwrap(), 3);
         let names = ["a".to_owned(), "b".to_owned()];
         let locks = LockManager::current().unwrap();
         let held = std::thread::scope(|scope| scope.spawn(|| threaded(&locks, names.iter())).join().unwrap());

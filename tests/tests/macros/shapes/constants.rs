@@ -64,6 +64,40 @@ async fn of_parameter<const LEASE: u64>() -> Result<()> {
     Ok(())
 }
 
+struct Pool<const SIZE: u32, const LEASE: u64>;
+
+impl<const SIZE: u32, const LEASE: u64> Pool<SIZE, LEASE> {
+    #[cache_lock(key = "pool", permits = SIZE, expire_ms = LEASE, manager = *LOCKS)]
+    async fn of_block(&self) -> Result<u32> {
+        Ok(SIZE)
+    }
+
+    #[cache_lock(key = "pool", permits = SIZE, max_hold_ms = LEASE, manager = *LOCKS)]
+    async fn made() -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+#[cache_lock(proxy = LockedOpening)]
+trait Opening<const LEASE: u64> {
+    #[cache_lock(key = "opening", expire_ms = LEASE, linger_ms = LEASE, timeout_ms = LEASE)]
+    async fn open(&self) -> Result<u64>;
+}
+
+impl<const LEASE: u64> Opening<LEASE> for Here {
+    async fn open(&self) -> Result<u64> {
+        Ok(LEASE)
+    }
+}
+
+#[tokio::test]
+async fn constants_that_are_parameters_of_a_type_or_a_trait_are_taken() -> Result<()> {
+    let pool = Pool::<3, 400>::made().await?;
+    assert_eq!(pool.of_block().await?, 3);
+    assert_eq!(Opening::<400>::open(&LockedOpening::with_manager(Here, (*LOCKS).clone())).await?, 400);
+    Ok(())
+}
+
 #[tokio::test]
 async fn constants_are_taken_from_where_they_are() -> Result<()> {
     Shop(Here).of_generic().await?;

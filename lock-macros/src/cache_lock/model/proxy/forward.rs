@@ -59,7 +59,7 @@ fn taken(receiver: &Receiver) -> Taken {
     }
 }
 
-fn is_self(of: &Type) -> bool {
+pub(in crate::cache_lock) fn is_self(of: &Type) -> bool {
     matches!(plain_type(of), Type::Path(path) if path.qself.is_none() && path.path.is_ident("Self"))
 }
 
@@ -88,10 +88,14 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
         })
         .collect();
     let returned = mistakes.ok(Returned::of(&method.signature));
+    let bounds = bounds_of_others(&method.signature).map(check_bounds_have_no_self);
+    let may_wait = method.lock.as_ref().map(|_| check_may_wait(&method.signature));
+    let is_fit: Option<()> = mistakes.ok(bounds.chain(may_wait).collect());
     let this = match this {
         Some(this) => Some(this?),
         None => None,
     };
+    is_fit?;
     let arguments: Vec<TokenStream> = arguments.into_iter().collect::<Option<_>>()?;
     let call = call(&signature, this.as_ref(), &arguments, through);
     let tokens = returned?.passed_back(call, receiver.as_ref(), &signature, through);
@@ -184,26 +188,62 @@ fn passed_on(argument: &mut PatType, at: usize) -> syn::Result<TokenStream> {
     })
 }
 
-fn check_has_no_self(of: &Type) -> syn::Result<()> {
-    let mut found = FindSelf(None);
-    found.visit_type_mut(&mut of.clone());
-    match found.0 {
-        None => Ok(()),
-        Some(this) => Err(syn::Error::new_spanned(
-            this,
-            "the proxy can't turn its own type into the implementation's here: take or return `Self`, `&Self`, `Option<Self>` \
-             or `Result<Self, E>`, or leave the method to a trait of its own",
-        )),
+/// A future that may outlive `self` can't wait for the lock of the proxy that it was called on.
+fn check_may_wait(signature: &Signature) -> syn::Result<()> {
+    let is_short = match signature.receiver().map(|receiver| &receiver.kind) {
+        Some(ReceiverKind::Reference(_, lifetime, _)) => lifetime.as_ref().is_none_or(|own| own.ident != "static"),
+        _ => false,
+    };
+    let Some((bounds, is_boxed)) = bounds_of_future(&signature.output).filter(|_| is_short) else { return Ok(()) };
+    let is_forever = match lifetime_of(bounds) {
+        None => is_boxed,
+        Some(written) => written.ident == "static",
+    };
+    if !is_forever {
+        return Ok(());
     }
+    Err(syn::Error::new_spanned(
+        &signature.output,
+        "this future may outlive `self`, which has the lock's manager and the implementation: write `+ '_`, or take `self: Arc<Self>`",
+    ))
+}
+
+fn check_has_no_self(of: &Type) -> syn::Result<()> {
+    check_has_self_only(0, of)
+}
+
+/// Another place for `Self` than those that the proxy fills in.
+fn check_has_self_only(filled_in: usize, of: &Type) -> syn::Result<()> {
+    let mut found = FindSelf(Vec::new());
+    found.visit_type_mut(&mut of.clone());
+    found.refuse_beyond(filled_in)
+}
+
+fn check_bounds_have_no_self(bounds: &Bounds) -> syn::Result<()> {
+    let mut found = FindSelf(Vec::new());
+    bounds.clone().iter_mut().for_each(|bound| found.visit_type_param_bound_mut(bound));
+    found.refuse_beyond(0)
 }
 
 /// `Self` as a type of its own; `Self::Item` is the same for the proxy and its implementation.
-struct FindSelf(Option<TypePath>);
+struct FindSelf(Vec<TypePath>);
+
+impl FindSelf {
+    fn refuse_beyond(&self, filled_in: usize) -> syn::Result<()> {
+        self.0.get(filled_in).map_or(Ok(()), |this| {
+            Err(syn::Error::new_spanned(
+                this,
+                "the proxy can't turn its own type into the implementation's here: take or return `Self`, `&Self`, \
+                 `Option<Self>` or `Result<Self, E>`, or leave the method to a trait of its own",
+            ))
+        })
+    }
+}
 
 impl VisitMut for FindSelf {
     fn visit_type_path_mut(&mut self, path: &mut TypePath) {
         if path.qself.is_none() && path.path.is_ident("Self") {
-            self.0 = Some(path.clone());
+            self.0.push(path.clone());
         }
         self.visit_path_mut(&mut path.path);
     }
@@ -249,6 +289,8 @@ enum Returned {
 /// Whether a returned future is boxed.
 type IsBoxed = bool;
 
+type Bounds = Punctuated<TypeParamBound, Token![+]>;
+
 enum Within {
     Itself,
     Option,
@@ -268,6 +310,7 @@ impl Returned {
             output if is_self(only_argument(output, "Result")) => Within::Result,
             _ => return check_has_no_self(returns).map(|()| Self::AsItIs),
         };
+        check_has_self_only(1, output)?;
         Ok(Self::Implementation(within, is_boxed))
     }
 
@@ -371,10 +414,7 @@ fn lifetime_in_future(method: &Method) -> Option<Lifetime> {
     let is_wrapped = matches!(Returned::of(signature), Ok(Returned::Implementation(_, Some(_))));
     let is_made = method.lock.is_some() && !is_reference || is_wrapped;
     let (bounds, is_boxed) = bounds_of_future(&signature.output).filter(|_| is_made)?;
-    let written = bounds.iter().find_map(|bound| match bound {
-        TypeParamBound::Lifetime(lifetime) => Some(lifetime),
-        _ => None,
-    });
+    let written = lifetime_of(bounds);
     let forever = Lifetime::new("'static", Span::mixed_site());
     let Some(written) = written else { return is_boxed.then_some(forever) };
     if written.ident != "_" && signature.generics.lifetimes().all(|own| own.lifetime != *written) {
@@ -396,8 +436,26 @@ fn bounds_of_self(signature: &Signature) -> impl Iterator<Item = &TypeParamBound
     bounds.flatten()
 }
 
+/// `where U: From<Self>` on a method, and `U: From<Self>` among its parameters.
+fn bounds_of_others(signature: &Signature) -> impl Iterator<Item = &Bounds> {
+    let parameters = signature.generics.type_params().map(|parameter| &parameter.bounds);
+    let predicates = signature.generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let others = predicates.filter_map(|predicate| match predicate {
+        WherePredicate::Type(predicate) if !is_self(&predicate.bounded_ty) => Some(&predicate.bounds),
+        _ => None,
+    });
+    parameters.chain(others).filter(|bounds| !bounds.is_empty())
+}
+
+fn lifetime_of(bounds: &Bounds) -> Option<&Lifetime> {
+    bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Lifetime(lifetime) => Some(lifetime),
+        _ => None,
+    })
+}
+
 /// What is said of a returned future, and whether it is boxed.
-fn bounds_of_future(output: &ReturnType) -> Option<(&Punctuated<TypeParamBound, Token![+]>, IsBoxed)> {
+fn bounds_of_future(output: &ReturnType) -> Option<(&Bounds, IsBoxed)> {
     let ReturnType::Type(_, returns) = output else { return None };
     match plain_type(returns) {
         Type::ImplTrait(future) => Some((&future.bounds, false)),

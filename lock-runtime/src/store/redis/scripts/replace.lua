@@ -20,6 +20,11 @@ local function join_first(queue, entry)
   redis.call('PEXPIRE', queue, QUEUE_TTL)
 end
 
+-- What another client has written without an end may be data of an application, which nobody would write again. It is waited for.
+local function may_be_data(lock, owner)
+  return not channel(owner) and not string.find(owner, SHARED, 1, true) and redis.call('PTTL', lock) == -1
+end
+
 local function replace(lock, queue, fence, token, claim, fences, not_after, stop)
   if not_after > 0 and now() > not_after then
     return { -1 }
@@ -36,7 +41,7 @@ local function replace(lock, queue, fence, token, claim, fences, not_after, stop
     end
     if not owner then
       hand_off(lock, queue, token)
-    elseif not waits then
+    elseif not waits and not may_be_data(lock, owner) then
       take(lock, queue, owner, stop, token)
     end
     owner = redis.call('GET', lock)
