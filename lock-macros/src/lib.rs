@@ -240,7 +240,10 @@ mod trait_snapshots;
 /// - `Self` may be an argument, also `&Self`, and may be returned, also as `Option<Self>` or `Result<Self, E>`: that gets a proxy with the same
 ///   manager. Other types with `Self` in them are a compile error.
 /// - A supertrait that is not an auto trait has to be implemented for the proxy, by you:
-///   `impl<T: Named> Named for LockedSeckill<T> { … }`. Where it is not, the proxy does not implement the trait.
+///   `impl<T: Named> Named for LockedSeckill<T> { … }`. Where it is not, the proxy does not implement the trait. An associated type of it
+///   that a method names has to be that of the implementation, `type Row = T::Row`. Where several supertraits may have that type, the
+///   method names it as `<Self as Stored>::Row`.
+/// - A boxed future that a marked method makes of `&self` has the lifetime of that: `Pin<Box<dyn Future<Output = …> + Send + '_>>`.
 /// - A marked method that returns a future which is `Send` needs a `T` that can move to another thread: `T: Sync` for `&self`, `T: Send` for `&mut self`.
 ///   The value that it returns has to be `Send`, too.
 /// - The methods of the type itself, such as `inner` and `new`, hide methods of the trait that have the same name.
@@ -266,7 +269,7 @@ mod trait_snapshots;
 ///
 /// What the attribute adds gives no warnings. For this it allows some lints where it has to, so a crate can `deny` them, but not
 /// `forbid` them: `deprecated`, `unreachable_code`, `unused_imports`, and of clippy `redundant_closure`,
-/// `redundant_closure_for_method_calls` and `used_underscore_binding`; on a trait `dead_code`, too. The derive allows `deprecated`.
+/// `redundant_closure_for_method_calls` and `used_underscore_binding`; on a trait `dead_code` and clippy's `future_not_send`, too. The derive allows `deprecated`.
 ///
 /// # Two methods of one name
 ///
