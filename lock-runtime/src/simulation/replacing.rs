@@ -180,7 +180,7 @@ const CASES: [Case; 4] = [
     (
         "replace.lua does not take the lock",
         Bug::Scripts(&[(
-            "elseif not waits then\n      take(lock, queue, owner, stop, token)",
+            "elseif not waits and not may_be_data(lock, owner) then\n      take(lock, queue, owner, stop, token)",
             "end\n    if false then",
         )]),
         LATE,
