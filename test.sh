@@ -315,6 +315,16 @@ newest_compiler() {
   (cd "$scratch/newest" && RUSTC=$scratch/rustc-newest/rustc cargo build --all-features)
 }
 
+# TLS beside a client of the redis crate that has none: cargo joins the features of the two.
+tls_beside_a_client() {
+  local crate=$scratch/beside
+  mkdir -p "$crate/src" && : > "$crate/src/lib.rs" && cp Cargo.lock "$crate" || return 1
+  { printf '[package]\nname = "beside"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\n'
+    printf 'lock-runtime = { path = "%s/lock-runtime", features = ["tls"] }\n' "$PWD"
+    printf 'redis = { version = "1.8", features = ["tokio-comp"] }\n'; } > "$crate/Cargo.toml" || return 1
+  cargo check --manifest-path "$crate/Cargo.toml" --target-dir "$target/beside"
+}
+
 # The commands of docs/track-record.md: the last cell of each row is a package and a part of a test's name.
 track_record() {
   local package tests
@@ -408,6 +418,7 @@ by_night() {
   step 'cargo-deny' install_deny
   step 'licences, sources, duplicates' deny
   step 'lowest versions' lowest_versions
+  step 'TLS beside a client of redis' tls_beside_a_client
   step 'an older compiler' older_compiler
   step "Debian's newest compiler" newest_compiler
   step 'cargo-semver-checks' install_semver_checks

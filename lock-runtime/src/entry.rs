@@ -7,10 +7,12 @@ use tokio::sync::OwnedMutexGuard;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::held::Held;
+use crate::local::Hold;
 use crate::lock::{ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;
+use crate::token::Token;
 use crate::{LockError, LockGuard, surroundings};
 
 mod key_set;
@@ -77,13 +79,7 @@ impl Entry {
     ///
     /// Its caller boxes it: most waiters have no span, and need no room for it.
     async fn acquire_inside(&self, span: WaitSpan) -> Result<LockGuard, LockError> {
-        let outcome = span.around(self.engine.acquire(&self.request)).await;
-        let path = outcome.as_ref().map(|hold| hold.handle().path());
-        span.end(path);
-        let path = path.ok().flatten();
-        let mut guard = LockGuard::owning(outcome?);
-        guard.enter_span(HoldSpan::begin(&self.request.key, self.request.prefix(), path));
-        Ok(guard)
+        acquire_inside(span, &self.request, self.engine.acquire(&self.request)).await
     }
 
     /// Enters the hold of an outer body, inside of a span when somebody listens.
@@ -142,4 +138,28 @@ fn already_held(request: &ResolvedRequest, wants_more: bool) -> LockError {
 fn behind_itself(request: &ResolvedRequest, label: &str) -> LockError {
     let (key, holder) = (request.key.to_string(), Some(label.to_owned()));
     LockError::Timeout { key, waited: request.timeout, holder, held_here: true, frees_in: None, rests: false }
+}
+
+/// Waits for the hold inside of `span`. The guard has a span of its own.
+async fn acquire_inside(
+    span: WaitSpan,
+    request: &ResolvedRequest,
+    acquiring: impl Future<Output = Result<Hold, LockError>>,
+) -> Result<LockGuard, LockError> {
+    let outcome = span.around(acquiring).await;
+    let path = outcome.as_ref().map(|hold| Some(hold.handle().path()));
+    span.end(path);
+    let path = path.ok().flatten();
+    let mut guard = LockGuard::owning(outcome?);
+    guard.enter_span(HoldSpan::begin(&request.key, request.prefix(), path));
+    Ok(guard)
+}
+
+/// Adopts the lock of `ticket`, inside of spans when somebody listens.
+pub(crate) async fn adopt(engine: &Engine, request: &ResolvedRequest, ticket: &Token) -> Result<LockGuard, LockError> {
+    let adopting = engine.adopt(request, ticket);
+    match WaitSpan::begin(&request.key, request.prefix()) {
+        Some(span) => acquire_inside(span, request, adopting).await,
+        None => adopting.await.map(LockGuard::owning),
+    }
 }

@@ -404,7 +404,8 @@ impl LockGuard {
 async fn give_away(hold: Hold, kept_for: Duration) -> Result<LockTicket, LockError> {
     let handle = hold.handle().clone();
     handle.check_gift(kept_for)?;
-    Ok(LockTicket::new(handle.name(), hold.give_away(kept_for).await?))
+    let prefix = handle.prefix();
+    Ok(LockTicket::new(handle.name(), prefix, hold.give_away(kept_for).await?))
 }
 
 impl fmt::Debug for LockGuard {

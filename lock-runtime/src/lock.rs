@@ -50,7 +50,7 @@ pub(crate) use offer::Rejoined;
 pub(crate) use pending_ask::PendingAsk;
 pub(crate) use queue::{Entered, Passed, PassedBy};
 pub(crate) use readers::Joined;
-pub(crate) use request::{IfBusy, PrefixPlace, ResolvedRequest};
+pub(crate) use request::{IfBusy, ResolvedRequest};
 pub(crate) use seizing::{Adopted, Seized};
 pub(crate) use status::TurnOutcome;
 pub(crate) use step::{Started, Step};

@@ -169,6 +169,7 @@ mod seeded {
         RepetitionBeforeMoveForgotten,
         RepetitionEndsWait,
         RepetitionLeft,
+        RestNotAwaited,
         RestNotPassedOn,
         ReadOnlyServerKept,
         RestNotSent,

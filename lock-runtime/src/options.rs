@@ -9,11 +9,12 @@ use futures_util::future::{BoxFuture, FutureExt as _, lazy};
 use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
 use crate::held::Held;
-use crate::lock::{IfBusy, PrefixPlace, ResolvedRequest, Terms};
+use crate::key::PrefixPlace;
+use crate::lock::{IfBusy, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;
-use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, key, scope, surroundings};
+use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, entry, key, scope, surroundings};
 
 /// Why `linger` is refused beside other options.
 const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a reader with `renew = false`, `max_hold` or \
@@ -253,7 +254,8 @@ impl LockOptions {
             ));
         }
         (self.share, self.on_busy) = (share, OnBusy::Wait);
-        self.resolve_for(Arc::clone(ticket.name()), settings, false)
+        let request = self.resolve_for(Arc::clone(ticket.name()), settings, false)?;
+        Ok(ResolvedRequest { prefix: ticket.prefix(), ..request })
     }
 
     fn resolve_for(&self, key: Arc<str>, settings: &Settings, body: bool) -> Result<ResolvedRequest, LockError> {
@@ -325,7 +327,7 @@ impl LockOptions {
                 return Err(LockError::setting("ticket", reason));
             }
             let request = self.resolve_adoption(core.settings(), &ticket)?;
-            Ok(LockGuard::owning(engine.adopt(&request, ticket.token()).await?))
+            entry::adopt(&engine, &request, ticket.token()).await
         })
     }
 }

@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::key::PrefixPlace;
 use crate::share::Share;
 use crate::token::Token;
 use crate::{LockError, key};
 
-/// What the text of a ticket begins with.
+/// What the text of a ticket begins with. Behind it stands where the prefix is in the lock's name.
 const HEAD: &str = "lock-ticket";
 
 /// The right to take over a hold: see [`LockGuard::into_ticket`](crate::LockGuard::into_ticket).
@@ -32,13 +33,14 @@ const HEAD: &str = "lock-ticket";
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockTicket {
     key: Arc<str>,
+    prefix: PrefixPlace,
     /// The value that the lock has in the store.
     token: Token,
 }
 
 impl LockTicket {
-    pub(crate) fn new(key: &Arc<str>, token: Token) -> Self {
-        Self { key: Arc::clone(key), token }
+    pub(crate) fn new(key: &Arc<str>, prefix: PrefixPlace, token: Token) -> Self {
+        Self { key: Arc::clone(key), prefix, token }
     }
 
     /// The lock's name in Redis.
@@ -49,6 +51,10 @@ impl LockTicket {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.key
+    }
+
+    pub(crate) fn prefix(&self) -> PrefixPlace {
+        self.prefix
     }
 
     pub(crate) fn token(&self) -> &Token {
@@ -63,7 +69,10 @@ impl LockTicket {
 /// The text of the ticket, in one line: for the process that adopts it, and for nobody else.
 impl fmt::Display for LockTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{HEAD} {} {}", self.token.as_str(), self.key)
+        let Self { key, prefix, token } = self;
+        // Of a ticket that does not tell the prefix, the text does not either.
+        let place = if *prefix == PrefixPlace::default() { String::new() } else { format!(":{prefix}") };
+        write!(f, "{HEAD}{place} {} {key}", token.as_str())
     }
 }
 
@@ -76,9 +85,13 @@ impl FromStr for LockTicket {
 
     fn from_str(text: &str) -> Result<Self, LockError> {
         let mut words = text.splitn(3, ' ');
-        let (head, token, name) = (words.next(), words.next().map(Token::foreign), words.next());
-        match (token, name.map(key::whole_name)) {
-            (Some(token), Some(Ok(key))) if head == Some(HEAD) && token.is_whole_ticket() => Ok(Self { key, token }),
+        let prefix = words.next().and_then(|head| match head.strip_prefix(HEAD)? {
+            "" => Some(PrefixPlace::default()),
+            place => PrefixPlace::parse(place.strip_prefix(':')?),
+        });
+        let (token, name) = (words.next().map(Token::foreign), words.next());
+        match (prefix, token, name.map(key::whole_name)) {
+            (Some(prefix), Some(token), Some(Ok(key))) if token.is_whole_ticket() => Ok(Self { key, prefix, token }),
             _ => Err(LockError::setting("ticket", "the text is not that of a `LockTicket`, or not the whole of it")),
         }
     }
@@ -126,7 +139,7 @@ mod tests {
     use crate::token::Process;
 
     fn ticket(name: &str, label: &str) -> LockTicket {
-        LockTicket::new(&name.into(), Process::new(label).ticket(None))
+        LockTicket::new(&name.into(), PrefixPlace::behind(None, 1), Process::new(label).ticket(None))
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Entry {
             return Ok(acquired.await?.into_iter().map(LockGuard::owning).collect());
         };
         let outcome = span.around(acquired).await;
-        let path = outcome.as_ref().map(|holds| holds.first().and_then(|hold| hold.handle().path()));
+        let path = outcome.as_ref().map(|holds| holds.first().map(|hold| hold.handle().path()));
         span.end(path);
         let path = path.ok().flatten();
         let mut guards: Vec<_> = outcome?.into_iter().map(LockGuard::owning).collect();

@@ -10,6 +10,7 @@ use super::slot::Slot;
 use super::turn::Turn;
 use crate::attendance::Early;
 use crate::clock::{Deadline, Moment};
+use crate::key::PrefixPlace;
 use crate::lock::{ActiveHold, Joined, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
@@ -43,6 +44,7 @@ struct HoldInner {
     id: u64,
     token: Token,
     fence: OnceLock<u64>,
+    path: Path,
     terms: Option<Arc<Terms>>,
     /// For the calls that enter the hold again inside of its body.
     reentry: Reentry,
@@ -54,17 +56,18 @@ struct HoldInner {
 
 impl HoldHandle {
     pub(super) fn new(turn: &Turn, started: Started, request: &ResolvedRequest) -> Self {
-        let Started { token, fence, holding, .. } = started;
+        let Started { token, fence, path, holding, .. } = started;
         let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
         let (terms, early) = (request.terms.clone(), request.early());
-        Self(Arc::new(HoldInner { slot, id, token, fence, terms, reentry: Reentry::new(), early, holding }))
+        Self(Arc::new(HoldInner { slot, id, token, fence, path, terms, reentry: Reentry::new(), early, holding }))
     }
 
     /// For a reader that has joined the hold of others.
     pub(super) fn of_reader(slot: &Arc<Slot>, joined: Joined) -> Self {
         let Joined { id, token, holding, early } = joined;
         let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
-        Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, reentry: Reentry::new(), early, holding }))
+        let (path, terms, reentry) = (Path::HandOver, None, Reentry::new());
+        Self(Arc::new(HoldInner { slot, id, token, fence, path, terms, reentry, early, holding }))
     }
 
     /// The turn that the hold was started with.
@@ -180,9 +183,15 @@ impl HoldHandle {
         ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
-    /// How the task came by the hold. `None` when the hold has ended.
-    pub(crate) fn path(&self) -> Option<Path> {
-        self.0.slot.ask(|lock| Some(lock.lease_of(self.0.id)?.hold.as_ref()?.path))
+    /// Where the prefix is in the lock's name.
+    pub(crate) fn prefix(&self) -> PrefixPlace {
+        let prefix = self.0.slot.ask(|lock| Some(lock.lease_of(self.0.id)?.hold.as_ref()?.prefix));
+        prefix.unwrap_or_default()
+    }
+
+    /// How the task came by the hold.
+    pub(crate) fn path(&self) -> Path {
+        self.0.path
     }
 
     pub(super) fn changed(&self) -> &Notify {

@@ -18,6 +18,7 @@ use crate::observe;
 use crate::protocol::{Ask, Ownership, Release, Released};
 use crate::store::Store;
 use crate::timing::CLAIM;
+use crate::token::Token;
 
 /// The release of a hold: done, or on its way. What waits for the store is boxed, and so compiled here and not in each
 /// user's crate.
@@ -126,11 +127,28 @@ impl Hold {
                 });
                 slot.core.schedule().cancel(stale);
                 let lost = matches!(ended.ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
+                let rests = if let Ending::Rests(release) = &ended.ending { Some(release.token.clone()) } else { None };
                 turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
-                return Either::Left(ready(lost.map_or(Ok(()), Err)));
+                return match rests.filter(|token| is_to_rest(&slot, token)) {
+                    Some(token) => Either::Right(Box::pin(self.wait_until_it_rests(token, now))),
+                    None => Either::Left(ready(lost.map_or(Ok(()), Err))),
+                };
             }
         };
         Either::Right(Box::pin(self.settle(pending_release, turn, now, hold)))
+    }
+
+    /// Waits until the store has said that the lock of `token` rests (rule 23). The keeper sends that, and repeats it.
+    fn wait_until_it_rests(self, token: Token, now: Moment) -> impl Future<Output = Result<(), LockError>> {
+        let deadline = Deadline::new(now, self.handle.core().settings().command_timeout);
+        async move {
+            let core = self.handle.core();
+            let rests = core.schedule().wait_until_it_rests(&token);
+            if tokio::time::timeout_at(deadline.on_timer(), rests).await.is_ok() {
+                return Ok(());
+            }
+            Err(core.store().unanswered(self.handle.key(), deadline.span()).of_lock(self.handle.key()))
+        }
     }
 
     /// Sends the release, and takes in the answer to the ask that goes along with it.
@@ -201,6 +219,12 @@ impl Hold {
             self.handle.release_after_loss();
         }
     }
+}
+
+/// Whether the lock of `token` is to rest, and the store has not said that it does. An immediate store has done so.
+fn is_to_rest(slot: &Slot, token: &Token) -> bool {
+    mutant!(RestNotAwaited => return false);
+    slot.core.schedule().is_to_rest(token)
 }
 
 /// Whether the lease was gone before its release.

@@ -37,13 +37,16 @@ pub(crate) struct Schedule {
     watching: Notify,
     /// Notified when nothing is left to release.
     quiet: Notify,
+    /// Notified when releases were answered: a lock may rest now.
+    answered: Notify,
     /// The store over the keeper's own connection. It knows the server of each key.
     store: Arc<AnyStore>,
 }
 
 impl Schedule {
     pub(crate) fn new(store: Arc<AnyStore>) -> Self {
-        Self { state: Mutex::default(), wake: Notify::new(), watching: Notify::new(), quiet: Notify::new(), store }
+        let [wake, watching, quiet, answered] = std::array::from_fn(|_| Notify::new());
+        Self { state: Mutex::default(), wake, watching, quiet, answered, store }
     }
 
     /// Wakes every keeper task: each of them may be on a runtime that is not polled.
@@ -113,6 +116,17 @@ impl Schedule {
     /// Whether the lock of `token` is to rest, and the store has not said that it does.
     pub(super) fn is_to_rest(&self, token: &Token) -> bool {
         self.state.lock().backlog.is_to_rest(token)
+    }
+
+    /// Resolves when the store has said that the lock of `token` rests, or when that is not to be said any more.
+    pub(super) async fn wait_until_it_rests(&self, token: &Token) {
+        loop {
+            let answered = self.answered.notified();
+            if !self.is_to_rest(token) {
+                return;
+            }
+            answered.await;
+        }
     }
 
     /// Notes a release that a task waits for, and removes the entries of the hold that ended. When the task does not end the
@@ -266,6 +280,7 @@ impl Schedule {
     /// Takes in the outcomes of a batch of releases.
     pub(crate) fn on_released(&self, batch: Batch, fates: &[Fate]) {
         self.change(|state| state.backlog.on_answers(batch, fates, Instant::now()));
+        self.answered.notify_waiters();
     }
 
     /// Notifies the shutdown when nothing is left to release. Also wakes the keeper when its manager `is_gone`.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::readers::Readers;
-use super::request::{PrefixPlace, ResolvedRequest};
+use super::request::ResolvedRequest;
 use super::terms::Terms;
 use crate::attendance::Early;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::key::PrefixPlace;
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::terms::{Terms, Whole};
 use crate::OnBusy;
 use crate::attendance::{Attendance, Early};
+use crate::key::PrefixPlace;
 use crate::share::Share;
 
 /// A request with the full name of its lock and a value for every option.
@@ -109,25 +110,5 @@ impl ResolvedRequest {
     /// The prefix as its author wrote it, without the namespace.
     pub(crate) fn prefix(&self) -> &str {
         self.prefix.of(&self.key)
-    }
-}
-
-/// Where in the name of a lock its prefix is. A copy of the prefix would cost each lock an allocation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PrefixPlace {
-    start: u16,
-    end: u16,
-}
-
-impl PrefixPlace {
-    /// The prefix has `length` bytes and stands behind a namespace.
-    pub(crate) fn behind(namespace: Option<&str>, length: u16) -> Self {
-        let start = namespace.map_or(0, |namespace| u16::try_from(namespace.len() + 1).unwrap_or(u16::MAX));
-        Self { start, end: start.saturating_add(length) }
-    }
-
-    /// The prefix of the lock `key`.
-    pub(crate) fn of(self, key: &str) -> &str {
-        key.get(self.start.into()..self.end.into()).unwrap_or_default()
     }
 }

@@ -74,6 +74,8 @@ impl Step {
 pub(crate) struct Started {
     pub(crate) token: Token,
     pub(crate) fence: OnceLock<u64>,
+    /// How the task came by it.
+    pub(crate) path: Path,
     /// The last owner, when its lease had ended without a release.
     pub(crate) dead_owner: Option<Box<Token>>,
     /// Counts the part of the first of several readers.
@@ -311,6 +313,7 @@ impl Lock {
         let lease = self.begin(id, request, now)?;
         lease.forget_shared_fences();
         let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
+        let path = lease.hold.as_ref().map_or(Path::HandOver, |hold| hold.path);
         let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
         let holding = readers.and_then(|hold| hold.holding.take());
         if lease.share.is_some() {
@@ -319,7 +322,7 @@ impl Lock {
         self.offers.take_up(id, now);
         self.track();
         out.wakes |= self.is_awaited_by_tries();
-        Some(Started { token, fence, dead_owner, holding })
+        Some(Started { token, fence, path, dead_owner, holding })
     }
 
     /// Begins the time of the hold `id`, which was one of several keys until `now`. Its `terms` are those from which the hold's user

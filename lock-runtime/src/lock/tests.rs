@@ -8,6 +8,7 @@ use super::plain::Plain;
 use super::*;
 use crate::OnBusy;
 use crate::clock::Deadline;
+use crate::key::PrefixPlace;
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::mutex::Mutex;

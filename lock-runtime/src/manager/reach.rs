@@ -116,7 +116,7 @@ impl LockManager {
     }
 
     /// Whether the manager has its connections, as far as it knows: to the server, to each master of a cluster that it has
-    /// used, or to a majority of a quorum. It is local: nothing is sent. A manager in memory is always connected.
+    /// asked, or to a majority of a quorum. It is local: nothing is sent. A manager in memory is always connected.
     ///
     /// It is for a readiness check. While there is no connection, a call inside a tokio runtime also has the manager connect
     /// again in the background. So a later call finds out that the server is back, even if nobody asks for a lock meanwhile.

@@ -16,6 +16,7 @@ use crate::{ErrorKind, LockError};
 #[derive(Debug)]
 pub(crate) struct WaitSpan {
     span: Span,
+    key: Box<str>,
     since: Instant,
 }
 
@@ -32,7 +33,7 @@ impl WaitSpan {
             lock.path = field::Empty,
             lock.holder = field::Empty,
         );
-        (!span.is_disabled()).then(|| Self { span, since: Instant::now() })
+        (!span.is_disabled()).then(|| Self { span, key: key.into(), since: Instant::now() })
     }
 
     /// A future that is polled inside of this span.
@@ -52,6 +53,10 @@ impl WaitSpan {
                 }
             }
             Err(error) => {
+                // Of several keys it may be another than that of the span.
+                if let Some(key) = error.key().filter(|key| **key != *self.key) {
+                    self.span.record("lock.key", key);
+                }
                 self.span.record("lock.outcome", outcome_of(error));
                 if let LockError::Timeout { holder: Some(holder), .. } = error {
                     self.span.record("lock.holder", holder.as_str());

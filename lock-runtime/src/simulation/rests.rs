@@ -86,6 +86,21 @@ async fn passed_on(fate: Fate) -> Duration {
     passed_on
 }
 
+/// A process may end as soon as its hold has: others are kept out for the rest of the time, and not for the rest of the lease.
+#[tokio::test(start_paused = true)]
+async fn who_hears_that_the_hold_has_ended_leaves_a_lock_that_rests() {
+    for (bug, rests) in [(None, true), (Some(Mutant::RestNotAwaited), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+        let [held, other] = ["p", "q"].map(|name| connect(&network, name));
+        request(&other).run(async {}).await.unwrap();
+        request(&held).at_least(KEPT).run(async {}).await.unwrap();
+        network.part("p", KEPT * 100);
+        let seen = other.inspect("k", &0).await.unwrap().unwrap();
+        assert_eq!(seen.rests && seen.remaining <= KEPT + HELD, rests, "{bug:?}: {seen:?}");
+    }
+}
+
 /// It asks with a plain claim, whose answer has the owner and no time.
 #[tokio::test(start_paused = true)]
 async fn a_single_try_of_a_lock_that_rests_is_told_when_that_ends() {

@@ -153,7 +153,7 @@ struct Board {
 }
 
 impl Board {
-    fn note(&mut self, mode: Mode, guard: &Arc<LockGuard>, path: Option<Path>, waited: Duration) {
+    fn note(&mut self, mode: Mode, guard: &Arc<LockGuard>, path: Path, waited: Duration) {
         self.shown.longest = self.shown.longest.max(waited);
         self.holds.retain(|(_, hold)| hold.upgrade().is_some_and(|hold| hold.is_valid()));
         if !guard.is_valid() {
@@ -167,7 +167,7 @@ impl Board {
         let permits = self.holds.iter().filter(|(mode, _)| is_permit(*mode)).count();
         self.shown.too_many |= is_permit(mode) && permits >= PERMITS as usize;
         // What the store has granted may be heard of after another grant. A hand-over is seen as it is.
-        self.shown.too_many |= mode == Mode::Only && path == Some(Path::HandOver) && permits > 0;
+        self.shown.too_many |= mode == Mode::Only && path == Path::HandOver && permits > 0;
         self.shown.shared += u64::from(others > 0);
         self.holds.push((mode, Arc::downgrade(guard)));
         // Of those who share the lock, one may look later at a token that it drew earlier.

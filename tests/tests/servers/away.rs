@@ -126,6 +126,21 @@ async fn a_master_of_a_cluster_can_be_away() {
     works_again(&locks).await;
 }
 
+/// It was away before this process needed it.
+#[tokio::test]
+async fn a_master_that_could_not_be_reached_counts_as_one_that_was_lost() {
+    let mut cluster = Cluster::of(Kind::Redis);
+    let locks = builder().url(&cluster.url()).fail_fast(AFTER).connect().await.unwrap();
+    assert!(locks.is_connected(), "no master was needed yet");
+    let away = cluster.owner_of("p:1");
+    cluster.node_mut(away).kill();
+    refused(&locks, 1).await;
+    assert!(!locks.is_connected());
+    cluster.node_mut(away).restart();
+    works_again(&locks).await;
+    eventually("it is back", LONG, || locks.is_connected()).await;
+}
+
 #[tokio::test]
 async fn a_service_starts_without_its_server() {
     let mut server = Server::start();

@@ -44,6 +44,37 @@ async fn a_wait_tells_the_outcome_the_time_the_path_and_the_holder() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adopted_lock_has_its_spans_and_the_prefix_of_the_giver() {
+    let spans = Spans::of_this_process();
+    let locks = LockManager::builder().namespace("shop").in_memory();
+    let other = LockManager::builder().namespace("elsewhere").in_memory_with(&locks).unwrap();
+    let ticket =
+        locks.lock("seckill:eu", &7).acquire().await.unwrap().into_ticket(Duration::from_mins(1)).await.unwrap();
+    let text = ticket.to_string();
+    let guard = other.adopt(text.parse().unwrap()).await.unwrap();
+    let names = ["lock.key", "lock.prefix", "lock.outcome", "lock.path"];
+    assert_eq!(fields(&last(&spans, WAIT), &names), ["shop:seckill:eu:7", "seckill:eu", "granted", "store"]);
+    guard.release().await.unwrap();
+    assert_eq!(fields(&last(&spans, HOLD), &names), ["shop:seckill:eu:7", "seckill:eu", "released", "store"]);
+    other.adopt(ticket).await.unwrap_err();
+    assert_eq!(last(&spans, WAIT).field("lock.outcome"), "lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_several_keys_names_the_one_that_was_busy_and_a_reader_that_joins_comes_from_the_task_before() {
+    let spans = Spans::of_this_process();
+    let locks = LockManager::builder().label("north").in_memory();
+    let _held = locks.lock("p", &2).acquire().await.unwrap();
+    let error = locks.lock_all("p", [1, 2, 3]).timeout(Duration::from_secs(1)).acquire().await.unwrap_err();
+    assert_eq!(error.key(), Some("p:2"));
+    assert_eq!(fields(&last(&spans, WAIT), &["lock.key", "lock.holder"]), ["p:2", "north"]);
+    let read = || locks.lock("read", "k").read().acquire();
+    let (_one, _other) = (read().await.unwrap(), read().await.unwrap());
+    assert_eq!(last(&spans, WAIT).field("lock.path"), "hand-over");
+    assert_eq!(locks.stats().hand_overs, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_is_polled_inside_of_the_span_of_its_hold_and_a_guard_is_not() {
     let spans = Spans::of_this_process();
     let locks = LockManager::in_memory();

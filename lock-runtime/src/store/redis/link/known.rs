@@ -23,6 +23,12 @@ impl Link {
         self.state.lock().was_connected
     }
 
+    /// Whether there has never been a connection because an attempt failed.
+    pub(in super::super) fn was_refused(&self) -> bool {
+        let state = self.state.lock();
+        !state.was_connected && state.failed.is_some()
+    }
+
     /// How long the server takes to answer, as far as it is known.
     pub(in super::super) fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
