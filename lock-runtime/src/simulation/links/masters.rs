@@ -58,6 +58,17 @@ async fn after_a_move() -> (Simulated, Arc<Network>, LockManager) {
     (time, network, locks)
 }
 
+/// After the first of these calls the master is doubtful, and another one is looked for.
+#[tokio::test(start_paused = true)]
+async fn an_error_names_the_master_also_when_another_is_looked_for_in_too_little_time() {
+    let (_time, network, locks) = with_two_masters([Duration::ZERO; 2]).await;
+    network.part("p", COMMAND * 100);
+    for timeout in [COMMAND * 4, COMMAND / 10, COMMAND / 10, Duration::ZERO] {
+        let error = locks.lock("k", &1).timeout(timeout).acquire().await.unwrap_err();
+        assert!(error.to_string().contains("the node "), "{timeout:?}: {error}");
+    }
+}
+
 /// Its connection is still being made when it was looked for in vain.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_is_far_away_has_time_to_answer_after_a_look_for_it() {

@@ -153,8 +153,9 @@ impl<'a> Route<'a> {
     ) -> Result<(), CallError> {
         self.was_sent |= error.reach() != Reach::Unsent;
         let topology = &self.cluster.topology;
+        let named = |error: CallError| error.of(&format!("the node {node}"));
         match verdict(&error, node, brief) {
-            Verdict::Final if error.is_out_of_time() => return Err(self.explained(error)),
+            Verdict::Final if error.is_out_of_time() => return Err(self.explained(named(error))),
             Verdict::Final => return Err(error),
             Verdict::Moved(to) => {
                 topology.moved(self.slot, &to);
@@ -171,7 +172,7 @@ impl<'a> Route<'a> {
             }
             Verdict::Doubt => {
                 topology.doubt(node);
-                let error = error.of(&format!("the node {node}"));
+                let error = named(error);
                 if deadline.has_passed() {
                     return Err(self.explained(error));
                 }
