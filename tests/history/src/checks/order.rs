@@ -38,7 +38,7 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
         }
         let has_readers = grants.iter().any(|(attempt, _)| attempt.wanted.share == Share::Read);
         for (waiter, claim) in grants.iter().filter(|(waiter, _)| !waiter.wanted.together) {
-            let known = known_by(history, bounds, waiter, attempts);
+            let known = known_by(history, bounds, waiter, attempts).max(held_until(waiter, &grants, bounds));
             let first = grants.partition_point(|(_, other)| other.from <= known);
             let is_later = |by: &Attempt| !has_readers || by.invoked > waiter.invoked;
             let passed = grants[first..].iter().take_while(|(_, other)| other.from < claim.from);
@@ -81,6 +81,15 @@ fn known_by(history: &History, bounds: &Bounds, waiter: &Attempt, all: &[&Attemp
     let is_unreached = |other: &Attempt| matches!(other.outcome, Some((_, How::Unreachable, _)));
     let first = own.filter(|other| !is_unreached(other)).map(|attempt| attempt.invoked).min().unwrap_or(waiter.invoked);
     known.max(first + NOTICE + span(bounds.round_trip * FIRST_ASK))
+}
+
+/// When the owner knows of the waiter at the latest, if a task of its process had the lock when it came: till the end of that hold its
+/// process waits for nobody.
+fn held_until(waiter: &Attempt, grants: &Grants<'_>, bounds: &Bounds) -> u64 {
+    let own = grants.iter().filter(|(by, other)| by.process == waiter.process && other.from <= waiter.invoked);
+    let ends = own.map(|(_, other)| other.answer.as_ref().map_or(other.until, |(at, _)| *at));
+    let end = ends.max().filter(|end| *end > waiter.invoked);
+    end.map_or(0, |end| end + NOTICE + span(bounds.round_trip * 2))
 }
 
 type Grants<'a> = [(&'a Attempt, &'a Claim)];
@@ -206,6 +215,21 @@ mod tests {
         };
         assert_eq!(finds(How::Unreachable), 0);
         assert_eq!(finds(How::Busy), 1);
+    }
+
+    #[test]
+    fn a_process_waits_for_nobody_while_it_has_the_lock_itself() {
+        let finds = |end: u64| {
+            let asks = Sample::default().asks(1, "b").granted(2, "b", 900, None).asks(10, "b");
+            let (attempt, how, text) = (1, How::Done, String::new());
+            let ends = asks.and(end, "b", What::Release { attempt, dropped: false });
+            let ended = ends.and(end + 1, "b", What::Released { attempt, how, text: text.clone() });
+            let held = [350, 450, 550].into_iter().fold(ended, |sample, from| sample.held("a", from, from + 1));
+            let granted = held.and(600, "b", What::Granted { attempt: 2, until: NEVER, fence: None });
+            let released = granted.and(601, "b", What::Release { attempt: 2, dropped: false });
+            released.and(602, "b", What::Released { attempt: 2, how, text }).finds(waiters_are_not_passed_over)
+        };
+        assert_eq!([20, 340].map(finds), [1, 0]);
     }
 
     #[test]
