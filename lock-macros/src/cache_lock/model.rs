@@ -9,7 +9,7 @@ use super::parse::{Function, Written};
 use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
 use bindings::{mentions, variables};
-use constant::is_const;
+use constant::place_of_check;
 pub(super) use constant::{Checked, Place};
 pub(super) use duration::Setting;
 pub(super) use inherited::{beside, of_block};
@@ -175,7 +175,7 @@ fn prefix(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -
         Expr::Path(_) => {}
         _ => mistakes.at(&written, "the prefix is a string literal or the path of a `const`"),
     }
-    Prefix::Written { is_const: is_const(&written, function).is_some(), text: written }
+    Prefix::Written { is_const: place_of_check(&written, function).is_some(), text: written }
 }
 
 fn problem_of_prefix(text: &str) -> Option<&'static str> {
@@ -298,7 +298,7 @@ fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) ->
     let mut arguments = shape.variables_of_prelude().unwrap_or_else(|| variables(&function.signature.inputs));
     let used_up = match key {
         Key::Several(Keys::Iterator(used_up)) => Some(used_up.clone()),
-        Key::Several(Keys::Value(value)) => keys::used_up(value),
+        Key::Several(Keys::Value(value)) => keys::used_up_argument(value),
         _ => None,
     };
     arguments.retain(|argument| Some(argument) != used_up.as_ref());

@@ -23,10 +23,9 @@ pub(in crate::cache_lock) enum Place {
     Body,
 }
 
-/// Where the compiler can check the value, if it is the path of a `const`, by the way it is written, and one that can be named there: in
-/// `Self::EXPIRE` and `T::EXPIRE` the first part may be generic. One word in capitals may be a parameter of the `impl` or the trait
-/// around a method, which only the compiler can tell.
-pub(super) fn is_const(value: &Expr, function: &Function) -> Option<Place> {
+/// Where the compiler can check the value. `None` unless it is written like the path of a `const`: in `Self::EXPIRE` and `T::EXPIRE` the
+/// first part may be generic. In a method one word in capitals may be a constant parameter of the `impl` or the trait around it.
+pub(super) fn place_of_check(value: &Expr, function: &Function) -> Option<Place> {
     let Expr::Path(written) = plain(value) else { return None };
     let Path { segments, .. } = &written.path;
     let (first, last) = (segments.first()?, segments.last()?);

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprLit, Lit, LitInt, LitStr, UnOp};
 
-use super::{Checked, Options, Place, is_const, plain};
+use super::{Checked, Options, Place, place_of_check, plain};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -128,7 +128,7 @@ fn setting(kind: &Kind, options: &mut Options, function: &Function, mistakes: &m
         spelling if spelling == kind.in_s => Some(1000),
         _ => None,
     };
-    let known = if kind.is_checked() { is_const(&value, function) } else { None };
+    let known = if kind.is_checked() { place_of_check(&value, function) } else { None };
     let outcome = match milliseconds {
         Some(unit) => number(kind, spelling, unit, &value, known),
         None => duration(kind, &value, known),

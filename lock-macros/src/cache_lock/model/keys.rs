@@ -59,7 +59,7 @@ impl Keys {
                 return Some(of_place(place, &function.signature));
             }
             value => {
-                return Some(match moved(value, &function.signature) {
+                return Some(match moved_argument(value, &function.signature) {
                     Some(argument) => Self::Iterator(argument),
                     None => Self::Value(quote!(#value)),
                 });
@@ -71,7 +71,7 @@ impl Keys {
 }
 
 /// The argument that `{ ids }` moves: the body can't use it any more.
-fn moved(value: &Expr, signature: &Signature) -> Option<Ident> {
+fn moved_argument(value: &Expr, signature: &Signature) -> Option<Ident> {
     let Expr::Block(block) = value else { return None };
     let (None, [], [Stmt::Expr(Expr::Path(path), None)]) = (&block.label, &*block.attrs, &*block.block.stmts) else {
         return None;
@@ -80,7 +80,7 @@ fn moved(value: &Expr, signature: &Signature) -> Option<Ident> {
 }
 
 /// The argument that a value takes apart, as `ids.into_iter()` does.
-pub(super) fn used_up(value: &TokenStream) -> Option<Ident> {
+pub(super) fn used_up_argument(value: &TokenStream) -> Option<Ident> {
     let mut value = syn::parse2::<Expr>(value.clone()).ok()?;
     loop {
         let Expr::MethodCall(call) = value else { return None };

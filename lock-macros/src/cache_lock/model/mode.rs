@@ -7,7 +7,7 @@ use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, UnOp};
 
 use super::duration::Setting;
 use super::options::Options;
-use super::{Checked, is_const, plain, text};
+use super::{Checked, place_of_check, plain, text};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -30,7 +30,7 @@ pub(super) fn sharing(options: &mut Options, function: &Function, mistakes: &mut
         (None, Some(written)) => {
             let value = permits_of(&written, mistakes)?;
             let span = written.span().resolved_at(Span::mixed_site());
-            let known = is_const(&written, function);
+            let known = place_of_check(&written, function);
             let checked = known.map(|place| Checked { value: quote_spanned!(span=> (#written) as _), place });
             Some(Setting { method: "permits", value, place: written.span(), checked })
         }

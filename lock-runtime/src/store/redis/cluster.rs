@@ -155,11 +155,11 @@ impl Cluster {
 
     /// The round trip to the farthest master.
     pub(super) fn round_trip(&self) -> Duration {
-        self.asked().iter().map(|(_, link)| link.round_trip()).max().unwrap_or_default()
+        self.asked_masters().iter().map(|(_, link)| link.round_trip()).max().unwrap_or_default()
     }
 
     /// The masters that were used, or could not be. A link to a server that is no master any more stays until the next one is made.
-    fn asked(&self) -> Vec<(Node, Arc<Link>)> {
+    fn asked_masters(&self) -> Vec<(Node, Arc<Link>)> {
         let links = self.links();
         let is_master = |node: &Node| {
             mutant!(FormerMasterCounts => return true);
@@ -178,7 +178,7 @@ impl Cluster {
 
     /// Whether the masters are known, and those that were asked have a connection. The others connect when they are needed.
     pub(super) fn is_connected(&self) -> bool {
-        self.topology.knows_masters() && self.asked().iter().all(|(_, link)| link.is_connected())
+        self.topology.knows_masters() && self.asked_masters().iter().all(|(_, link)| link.is_connected())
     }
 
     /// Whether the runtime that reads a connection does not run. Each is asked.
@@ -191,7 +191,7 @@ impl Cluster {
     /// be reached.
     pub(super) fn begin_to_connect(&self) {
         let mut looks_for = (!self.topology.knows_masters()).then_some(0);
-        for (node, link) in self.asked() {
+        for (node, link) in self.asked_masters() {
             if !link.is_connected() {
                 self.topology.doubt(&node);
                 looks_for = looks_for.or_else(|| self.topology.a_slot_of(&node));
@@ -207,7 +207,7 @@ impl Cluster {
 
     /// Replaces the connections that broke.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
-        join_all(self.asked().iter().map(|(_, link)| link.connect_again(deadline))).await;
+        join_all(self.asked_masters().iter().map(|(_, link)| link.connect_again(deadline))).await;
     }
 
     /// Finds out which of the connections are alive.

@@ -1,0 +1,120 @@
+//! What the implementation and its futures have to be so that a method can be passed on.
+
+use proc_macro2::Span;
+use syn::punctuated::Punctuated;
+use syn::{
+    Ident, Lifetime, Path, ReceiverKind, ReturnType, Signature, Token, Type, TypeParamBound, WherePredicate,
+    parse_quote,
+};
+
+use super::super::super::shape::{only_argument, plain_type};
+use super::{IsBoxed, Returned, Taken, is_self, taken};
+use crate::cache_lock::parse::Method;
+
+pub(super) type Bounds = Punctuated<TypeParamBound, Token![+]>;
+
+/// What the implementation has to be so that this method can be passed on.
+pub(in super::super) fn bounds(method: &Method, runtime: &Path) -> Vec<TypeParamBound> {
+    let is_asked = |bound: &&TypeParamBound| matches!(bound, TypeParamBound::Trait(bound) if bound.path.segments.last().is_some_and(|last| last.ident != "Sized"));
+    let mut bounds: Vec<_> = bounds_of_self(&method.signature).filter(is_asked).cloned().collect();
+    // The call is made when the lock is held, by a future that has the proxy until then.
+    if method.lock.is_some() && is_send_future(&method.signature.output) {
+        let names: &[&str] = match method.signature.receiver().map(taken) {
+            None => &[],
+            Some(Taken::Reference { is_mut: false }) => &["Sync"],
+            Some(Taken::Shared { .. }) => &["Send", "Sync"],
+            Some(_) => &["Send"],
+        };
+        bounds.extend(names.iter().map(|name| {
+            let name = Ident::new(name, Span::mixed_site());
+            parse_quote!(#runtime::__private::core::marker::#name)
+        }));
+    }
+    bounds.extend(lifetime_in_future(method).map(TypeParamBound::Lifetime));
+    bounds
+}
+
+/// How long the implementation has to live because a future that the proxy makes has it, or knows its type. A reference to the proxy says
+/// so by itself.
+fn lifetime_in_future(method: &Method) -> Option<Lifetime> {
+    let signature = &method.signature;
+    let is_reference = matches!(signature.receiver().map(taken), Some(Taken::Reference { .. }));
+    let is_wrapped = matches!(Returned::of(signature), Ok(Returned::Implementation(_, Some(_))));
+    let is_made = method.lock.is_some() && !is_reference || is_wrapped;
+    let (bounds, is_boxed) = bounds_of_future(&signature.output).filter(|_| is_made)?;
+    let written = lifetime_of(bounds);
+    let forever = Lifetime::new("'static", Span::mixed_site());
+    let Some(written) = written else { return is_boxed.then_some(forever) };
+    if written.ident != "_" && signature.generics.lifetimes().all(|own| own.lifetime != *written) {
+        return Some(written.clone());
+    }
+    // The method's own lifetime can't be named where the implementation is.
+    let is_said =
+        bounds_of_self(signature).any(|bound| matches!(bound, TypeParamBound::Lifetime(said) if said == written));
+    (!is_reference && !is_said).then_some(forever)
+}
+
+/// `where Self: Sync` on a method.
+fn bounds_of_self(signature: &Signature) -> impl Iterator<Item = &TypeParamBound> {
+    let predicates = signature.generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let bounds = predicates.filter_map(|predicate| match predicate {
+        WherePredicate::Type(predicate) if is_self(&predicate.bounded_ty) => Some(&predicate.bounds),
+        _ => None,
+    });
+    bounds.flatten()
+}
+
+/// `where U: From<Self>` on a method, and `U: From<Self>` among its parameters.
+pub(super) fn bounds_of_others(signature: &Signature) -> impl Iterator<Item = &Bounds> {
+    let parameters = signature.generics.type_params().map(|parameter| &parameter.bounds);
+    let predicates = signature.generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let others = predicates.filter_map(|predicate| match predicate {
+        WherePredicate::Type(predicate) if !is_self(&predicate.bounded_ty) => Some(&predicate.bounds),
+        _ => None,
+    });
+    parameters.chain(others).filter(|bounds| !bounds.is_empty())
+}
+
+fn lifetime_of(bounds: &Bounds) -> Option<&Lifetime> {
+    bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Lifetime(lifetime) => Some(lifetime),
+        _ => None,
+    })
+}
+
+/// What is said of a returned future, and whether it is boxed.
+fn bounds_of_future(output: &ReturnType) -> Option<(&Bounds, IsBoxed)> {
+    let ReturnType::Type(_, returns) = output else { return None };
+    match plain_type(returns) {
+        Type::ImplTrait(future) => Some((&future.bounds, false)),
+        boxed => match only_argument(boxed, "Pin").and_then(|boxed| only_argument(boxed, "Box")).map(plain_type) {
+            Some(Type::TraitObject(future)) => Some((&future.bounds, true)),
+            _ => None,
+        },
+    }
+}
+
+fn is_send_future(output: &ReturnType) -> bool {
+    let is_send = |bound: &TypeParamBound| matches!(bound, TypeParamBound::Trait(bound) if bound.path.segments.last().is_some_and(|last| last.ident == "Send"));
+    bounds_of_future(output).is_some_and(|(bounds, _)| bounds.iter().any(is_send))
+}
+
+/// A future that may outlive `self` can't wait for the lock of the proxy that it was called on.
+pub(super) fn check_may_wait(signature: &Signature) -> syn::Result<()> {
+    let is_short = match signature.receiver().map(|receiver| &receiver.kind) {
+        Some(ReceiverKind::Reference(_, lifetime, _)) => lifetime.as_ref().is_none_or(|own| own.ident != "static"),
+        _ => false,
+    };
+    let Some((bounds, is_boxed)) = bounds_of_future(&signature.output).filter(|_| is_short) else { return Ok(()) };
+    let is_forever = match lifetime_of(bounds) {
+        None => is_boxed,
+        Some(written) => written.ident == "static",
+    };
+    if !is_forever {
+        return Ok(());
+    }
+    Err(syn::Error::new_spanned(
+        &signature.output,
+        "this future may outlive `self`, which has the lock's manager and the implementation: write `+ '_`, or take `self: Arc<Self>`",
+    ))
+}
