@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use thin_vec::ThinVec;
+
 use crate::clock::Moment;
 use crate::mutex::Mutex;
 use crate::timing::{CALLED_EVERY, EARLY_HOLD_KEPT_FOR, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
@@ -79,7 +81,7 @@ impl Attendance {
 
     /// Whether the task has not come for so long that others can't wait for it. Calls the task, if it was not called since it came.
     /// While nobody waits, it is called from time to time.
-    fn is_absent(&self, is_wanted: bool, now: Moment, calls: &mut Vec<Waker>) -> bool {
+    fn is_absent(&self, is_wanted: bool, now: Moment, calls: &mut ThinVec<Waker>) -> bool {
         let mut roll = self.0.lock();
         let Some(called) = roll.called else {
             if is_wanted || roll.called_again_in(now).is_zero() {
@@ -162,7 +164,7 @@ impl Early {
     }
 
     /// Takes the hold back when its task is absent. Returns whether it did.
-    pub(crate) fn take_if_absent(&self, is_wanted: bool, now: Moment, calls: &mut Vec<Waker>) -> bool {
+    pub(crate) fn take_if_absent(&self, is_wanted: bool, now: Moment, calls: &mut ThinVec<Waker>) -> bool {
         let is_absent = self.attendance.is_absent(is_wanted, now, calls);
         let is_taken = is_absent && *self.fate.get_or_init(|| Fate::TakenBack) == Fate::TakenBack;
         if is_taken {

@@ -96,8 +96,7 @@ fn boot_time() -> u64 {
 }
 
 /// The wall clock, at the boot time `boot`. A thread reads it once in a millisecond: it counts only after a virtual machine was paused,
-/// or when somebody has set it, and what it says then is seen a millisecond of boot
-/// time later at most.
+/// or when somebody has set it. What it says then is seen at most a millisecond of boot time later.
 ///
 /// By the standard library: a test can then set the wall clock of a process, which rustix reads past the C library.
 fn wall_time(boot: u64) -> u64 {

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt as _, lazy};
+use futures_util::future::BoxFuture;
 
 use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
@@ -335,27 +335,28 @@ impl LockOptions {
 /// The two ways to wait for the lock.
 ///
 /// Both are boxed: so all that is behind them is compiled in this crate, once. What an `async fn` does is compiled again in each
-/// program that awaits it. The options are resolved in the first poll: in one `async` block they would keep their room while
-/// the task waits.
+/// program that awaits it. The options are resolved before: in the future they would keep their room while the task waits.
 impl LockOptions {
     /// Waits for the guard.
     pub(crate) fn acquire(self, engine: Arc<Engine>) -> BoxFuture<'static, Result<LockGuard, LockError>> {
-        Box::pin(lazy(|_| self.entry(Some(engine), false)).then(|entry| async move {
+        let entry = self.entry(Some(engine), false);
+        Box::pin(async move {
             match entry {
                 Ok(ref entry) => pin!(entry.acquire()).await,
                 Err(error) => Err(error),
             }
-        }))
+        })
     }
 
-    /// Waits for the hold of a body. Without an `engine` the manager is the current one of the first poll.
+    /// Waits for the hold of a body. Without an `engine` the manager is the current one of whoever calls this.
     pub(crate) fn enter(self, engine: Option<Arc<Engine>>) -> BoxFuture<'static, Result<Held, LockError>> {
-        Box::pin(lazy(|_| self.entry(engine, true)).then(|entry| async move {
+        let entry = self.entry(engine, true);
+        Box::pin(async move {
             match entry {
                 Ok(ref entry) => pin!(entry.enter()).await,
                 Err(error) => Err(error),
             }
-        }))
+        })
     }
 }
 

@@ -63,10 +63,12 @@ pub(super) struct State {
 
 /// What is left of a step: it may call tasks, and so it waits until no lock is held.
 #[must_use]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Unfinished {
-    stale: ScheduleKeys,
     effects: Effects,
+    /// The schedule entries that the lock needs no more.
+    stale: ScheduleKeys,
+    /// Whether one more lease lingers.
     is_newly_listed: bool,
 }
 
@@ -116,9 +118,9 @@ impl Slot {
 
     /// One step of the lock, with all that follows from it.
     pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects) -> T) -> T {
-        let mut stale = ScheduleKeys::default();
-        let result = self.step_before_cancel(&mut stale, |state, out| step(&mut state.lock, out));
-        self.core.schedule().cancel(stale);
+        let mut left = Unfinished::default();
+        let result = self.decide(&mut left, |state, out| step(&mut state.lock, out));
+        self.finish(&mut left);
         result
     }
 
@@ -128,9 +130,10 @@ impl Slot {
         stale: &mut ScheduleKeys,
         step: impl FnOnce(&mut State, &mut Effects) -> T,
     ) -> T {
-        let mut effects = Effects::default();
-        let (result, is_newly_listed) = self.decide(stale, &mut effects, step);
-        self.carry_out(effects, is_newly_listed);
+        let mut left = Unfinished::default();
+        let result = self.decide(&mut left, step);
+        self.carry_out(&mut left);
+        *stale = left.stale;
         result
     }
 
@@ -139,51 +142,50 @@ impl Slot {
         self: &Arc<Self>,
         step: impl FnOnce(&mut Lock, &mut Effects) -> T,
     ) -> (T, Unfinished) {
-        let (mut stale, mut effects) = (ScheduleKeys::default(), Effects::default());
-        let (result, is_newly_listed) = self.decide(&mut stale, &mut effects, |state, out| step(&mut state.lock, out));
-        (result, Unfinished { stale, effects, is_newly_listed })
+        let mut left = Unfinished::default();
+        (self.decide(&mut left, |state, out| step(&mut state.lock, out)), left)
     }
 
     /// Carries out what is left of a step.
-    pub(super) fn finish(self: &Arc<Self>, unfinished: Unfinished) {
-        let Unfinished { stale, effects, is_newly_listed } = unfinished;
-        self.carry_out(effects, is_newly_listed);
-        self.core.schedule().cancel(stale);
+    #[inline]
+    pub(super) fn finish(self: &Arc<Self>, left: &mut Unfinished) {
+        self.carry_out(left);
+        self.core.schedule().cancel(left.stale);
     }
 
-    /// Does a step, and arranges what the lock now wants from the keeper. Returns also whether one more lease lingers.
+    /// Does a step, and arranges what the lock now wants from the keeper.
+    ///
+    /// What the step returns is large, and what is `left` of it, too: neither is moved more often than it must be.
     #[inline]
-    fn decide<T>(
-        self: &Arc<Self>,
-        stale: &mut ScheduleKeys,
-        effects: &mut Effects,
-        step: impl FnOnce(&mut State, &mut Effects) -> T,
-    ) -> (T, bool) {
+    fn decide<T>(self: &Arc<Self>, left: &mut Unfinished, step: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut state = self.state.lock();
-        let result = step(&mut state, effects);
-        let is_newly_listed = !state.is_arranged(effects) && state.arrange(self, effects, stale);
-        (result, is_newly_listed)
+        let result = step(&mut state, &mut left.effects);
+        if !state.is_arranged(&left.effects) {
+            state.arrange(self, left);
+        }
+        result
     }
 
     /// Most steps ask for nothing: so the rest is a call of its own.
     #[inline]
-    fn carry_out(self: &Arc<Self>, effects: Effects, is_newly_listed: bool) {
-        if effects.wakes {
+    fn carry_out(self: &Arc<Self>, left: &mut Unfinished) {
+        if left.effects.wakes {
             self.changed.notify_waiters();
         }
-        if effects.has_more() {
-            self.carry_out_more(effects, is_newly_listed);
+        if left.effects.has_more() {
+            self.carry_out_more(left);
         }
     }
 
     /// What few steps ask for.
-    fn carry_out_more(self: &Arc<Self>, effects: Effects, is_newly_listed: bool) {
-        effects.calls.into_iter().for_each(Waker::wake);
+    fn carry_out_more(self: &Arc<Self>, left: &mut Unfinished) {
+        let Unfinished { effects, is_newly_listed, .. } = left;
+        std::mem::take(&mut effects.calls).into_iter().for_each(Waker::wake);
         if let Some(waits) = effects.refused_permit {
             self.core.tell_queues_beside(self, waits);
         }
         if effects.lingers {
-            self.core.on_linger_began(self, is_newly_listed);
+            self.core.on_linger_began(self, *is_newly_listed);
         }
     }
 
@@ -352,9 +354,10 @@ impl State {
     }
 
     /// Arranges with the keeper, and with the list of leases that linger, what the lock asks for. Under its lock: so what was decided
-    /// first never replaces what was decided later. Returns whether one more lease lingers.
-    fn arrange(&mut self, slot: &Arc<Slot>, effects: &Effects, stale: &mut ScheduleKeys) -> bool {
+    /// first never replaces what was decided later.
+    fn arrange(&mut self, slot: &Arc<Slot>, left: &mut Unfinished) {
         let Self { lock, entries, listed } = self;
+        let Unfinished { effects, stale, is_newly_listed } = left;
         if effects.takes_turn {
             slot.takings.fetch_add(1, Ordering::Relaxed);
         }
@@ -374,14 +377,11 @@ impl State {
             stale.due = entries.due.take();
         }
         if effects.lingers {
-            let is_newly_listed = listed.is_none();
+            *is_newly_listed = listed.is_none();
             Listed::begin(listed, slot);
-            return is_newly_listed;
-        }
-        if listed.is_some() && lock.lease().is_none() {
+        } else if listed.is_some() && lock.lease().is_none() {
             *listed = None;
         }
-        false
     }
 }
 

@@ -106,13 +106,13 @@ impl Table {
     pub(super) fn seize(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
         let mut keys = self.keys.lock();
         let slot = keys.slot_of(core, key);
-        let (seized, unfinished) = slot.step_in_table(|lock, out| lock.seize(&*slot, Moment::now(), out));
+        let (seized, mut left) = slot.step_in_table(|lock, out| lock.seize(&*slot, Moment::now(), out));
         mutant!(CallsUnderTable => {
-            slot.finish(unfinished);
+            slot.finish(&mut left);
             return (slot, seized);
         });
         drop(keys);
-        slot.finish(unfinished);
+        slot.finish(&mut left);
         (slot, seized)
     }
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use thin_vec::ThinVec;
+
 use crate::clock::Moment;
 use crate::protocol::{Connection, StoreKind};
 use crate::settings::Settings;
@@ -60,7 +62,7 @@ pub(crate) struct Effects {
     /// A permit was refused, to a task that waits or not: the other queues of this process are told.
     pub(crate) refused_permit: Option<bool>,
     /// Tasks that are called: to the hold of readers, to take up the turn, or to show that they are polled.
-    pub(crate) calls: Vec<Waker>,
+    pub(crate) calls: ThinVec<Waker>,
 }
 
 impl Effects {

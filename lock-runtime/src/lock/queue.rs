@@ -49,7 +49,11 @@ pub(crate) enum Passed {
     /// The task was called to a hold of readers, and was the last of them.
     LeftNobody,
     /// No task waits.
-    Nobody { withdrawal: Option<Release>, lease_left: bool },
+    Nobody {
+        /// Boxed: most turns end without one.
+        withdrawal: Option<Box<Release>>,
+        lease_left: bool,
+    },
 }
 
 impl Lock {
@@ -125,7 +129,7 @@ impl Lock {
             may_stand = pending.may_stand();
             true
         });
-        let withdrawal = pending.filter(|_| may_stand).map(|pending| pending.withdrawal(env));
+        let withdrawal = pending.filter(|_| may_stand).map(|pending| Box::new(pending.withdrawal(env)));
         Passed::Nobody { withdrawal, lease_left: self.lease().is_some() }
     }
 

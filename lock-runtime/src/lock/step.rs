@@ -271,13 +271,13 @@ impl Lock {
         let Some(pending) = self.standing.pending_mut() else { return };
         let is_hinted = pending.is_hinted();
         let Some(grant) = pending.take_grant(env) else { return };
-        let mut lease = Lease::new(pending, &grant, env);
+        self.standing = Standing::Leased(Lease::new(pending, &grant, env));
+        let Some(lease) = self.lease_mut() else { return };
         lease.hinted = is_hinted.then(|| Box::new(now));
         // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
         // only once it is confirmed.
         lease.fresh &= lease.claim >= request.lease().min(CLAIM);
         lease.counted = env.leases().map(SharedLeases::count);
-        self.standing = Standing::Leased(lease);
     }
 
     /// How many fencing tokens to draw, for this task and for the tasks that wait.

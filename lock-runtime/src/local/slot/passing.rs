@@ -37,7 +37,7 @@ impl Slot {
             Passed::LeftNobody => core.end_unused(self),
             Passed::Nobody { withdrawal, lease_left } => {
                 if let Some(withdrawal) = withdrawal {
-                    core.withdraw(withdrawal);
+                    core.withdraw(*withdrawal);
                 }
                 if lease_left {
                     core.release_unless_taken_over(self);
