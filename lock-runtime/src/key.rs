@@ -1,9 +1,9 @@
 //! [`LockKey`]: a value that names what a lock protects, and how it becomes the lock's name.
 
-use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use crate::room::{finish, take_room};
 use crate::token::push_escaped;
 use crate::{InvalidKey, LockError};
 
@@ -153,6 +153,13 @@ impl NameParts {
         }
         self.parts += 1;
         self.name.push(':');
+        // Most texts are short, and need no escaping.
+        if text.len() <= MAX_NAME_BYTES
+            && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !is_separator(byte.into()))
+        {
+            self.name.push_str(text);
+            return Ok(());
+        }
         for character in text.chars() {
             // A name over the limit is refused at the end. Until then there is no need to hold all of a huge key.
             if self.name.len() > MAX_NAME_BYTES {
@@ -182,32 +189,17 @@ impl NameParts {
     }
 }
 
+/// Whether the character has a meaning in a name.
+fn is_separator(character: char) -> bool {
+    matches!(character, '%' | ':' | '{' | '}')
+}
+
 fn escape(name: &mut String, character: char) {
-    if matches!(character, '%' | ':' | '{' | '}') || character.is_control() {
+    if is_separator(character) || character.is_control() {
         push_escaped(name, character);
     } else {
         name.push(character);
     }
-}
-
-thread_local! {
-    /// Room in which a name is put together. The thread keeps it for the next name.
-    static ROOM: Cell<String> = const { Cell::new(String::new()) };
-}
-
-/// An empty text that most likely has its memory already.
-fn take_room() -> String {
-    // A thread that ends has none any more.
-    let mut room = ROOM.try_with(Cell::take).unwrap_or_default();
-    room.clear();
-    room
-}
-
-/// Makes a name of the text, and keeps the text's memory.
-fn finish(room: String) -> Arc<str> {
-    let name = Arc::from(room.as_str());
-    let _ = ROOM.try_with(|kept| kept.set(room));
-    name
 }
 
 /// The lock's name without its namespace: `prefix:part:part…`.
@@ -267,8 +259,10 @@ pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
         return Err("is empty");
     }
     // Most texts need no look at their characters.
-    let is_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_graphic && text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+    if text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}')) {
+        return Ok(());
+    }
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("contains a blank or a control character");
     }
     if text.contains(['{', '}']) {

@@ -64,6 +64,7 @@ mod on_lost;
 mod options;
 mod protocol;
 mod request;
+mod room;
 mod scope;
 mod settings;
 mod share;

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
+use crate::room::{finish, take_room};
 use crate::share::Share;
 
-/// How long a token with a label of usual length is.
-const SHORT: usize = 128;
 /// How many digits the capacity of a share has in a sequence, and how many there are in front of it at least. No other sequence is
 /// so long: the largest number that counts leases has 20 digits, and nobody counts as far as that.
 const CAPACITY_DIGITS: usize = 10;
@@ -198,16 +197,9 @@ impl Process {
             Some(share) => format_into(&mut shared, format_args!("1{number:010}{:010}", share.capacity())),
         };
         let linger = if may_linger { "0" } else { "" };
-        let parts = [&*self.id, ".", linger, sequence, "@", &*self.label];
-        // A token that fits is put together on the stack, so that it costs one allocation.
-        let (mut short, mut length) = ([0; SHORT], 0);
-        for part in parts {
-            let Some(place) = short.get_mut(length..length + part.len()) else { return Token(parts.concat().into()) };
-            place.copy_from_slice(part.as_bytes());
-            length += part.len();
-        }
-        let text = short.get(..length).and_then(|bytes| str::from_utf8(bytes).ok());
-        Token(text.map_or_else(|| parts.concat().into(), Arc::from))
+        let mut text = take_room();
+        text.extend([&*self.id, ".", linger, sequence, "@", &*self.label]);
+        Token(finish(text))
     }
 }
 

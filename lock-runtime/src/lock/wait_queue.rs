@@ -1,18 +1,27 @@
 //! [`WaitQueue`]: tasks that wait, in the order in which they are called.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
 use super::request::ResolvedRequest;
 
+/// A queue of no more places is not made smaller.
+const FEW: usize = 64;
+
 /// Tasks that wait, by their ids: the smallest is the first. Who is called is taken out, so a task that finds itself gone was called.
+///
+/// To join at the end and to be called costs the same however many wait. Who leaves from the middle leaves a hole; the holes are closed
+/// when there are more of them than tasks.
 ///
 /// Wakers leave the queue only to be called, or to be dropped, without any lock: a waker may be the last that knows of its task,
 /// whose end comes back to the lock.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
-    waiters: BTreeMap<u64, Waiter>,
+    /// In the order of the ids. Neither the first place nor the last is a hole.
+    places: VecDeque<(u64, Option<Waiter>)>,
+    /// How many tasks wait.
+    len: usize,
     /// How many of them want a fencing token.
     fenced: u32,
     /// The smallest and the greatest id that a task was given.
@@ -44,15 +53,15 @@ impl Waiter {
 impl WaitQueue {
     /// An empty queue, whose ids are around `base`.
     pub(crate) const fn around(base: u64) -> Self {
-        Self { waiters: BTreeMap::new(), fenced: 0, first: base, last: base }
+        Self { places: VecDeque::new(), len: 0, fenced: 0, first: base, last: base }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+        self.len == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiters.len()
+        self.len
     }
 
     /// How many want a fencing token.
@@ -61,7 +70,7 @@ impl WaitQueue {
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = u64> {
-        self.waiters.keys().copied()
+        self.places.iter().filter(|(_, waiter)| waiter.is_some()).map(|(id, _)| *id)
     }
 
     /// An id behind all others.
@@ -78,33 +87,66 @@ impl WaitQueue {
 
     pub(crate) fn add(&mut self, id: u64, waiter: Waiter) {
         self.fenced += u32::from(waiter.fenced);
-        self.waiters.insert(id, waiter);
+        self.len += 1;
+        if self.places.back().is_none_or(|(last, _)| *last < id) {
+            return self.places.push_back((id, Some(waiter)));
+        }
+        match self.find(id).map(|at| self.places.get_mut(at)) {
+            Ok(hole) => drop(hole.map(|(_, left)| left.replace(waiter))),
+            Err(at) => self.places.insert(at, (id, Some(waiter))),
+        }
+    }
+
+    /// Where the place of this id is, or would be.
+    fn find(&self, id: u64) -> Result<usize, usize> {
+        self.places.binary_search_by_key(&id, |(id, _)| *id)
     }
 
     /// A task is polled: from now on `waker` calls it. Returns what the task left behind, or `None` when it was called.
     pub(crate) fn poll(&mut self, id: u64, waker: &Waker) -> Option<Waker> {
-        let waiter = self.waiters.get_mut(&id)?;
+        let at = self.find(id).ok()?;
+        let waiter = self.places.get_mut(at)?.1.as_mut()?;
         let is_known = is_known(&waiter.waker, waker);
         Some(if is_known { Waker::noop().clone() } else { std::mem::replace(&mut waiter.waker, waker.clone()) })
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Waiter> {
-        let waiter = self.waiters.remove(&id)?;
-        self.fenced -= u32::from(waiter.fenced);
+        let at = self.find(id).ok()?;
+        let waiter = self.places.get_mut(at)?.1.take()?;
+        self.on_taken(&waiter);
         Some(waiter)
     }
 
     /// Takes the first one.
     pub(crate) fn pop(&mut self) -> Option<(u64, Waiter)> {
-        let (id, waiter) = self.waiters.pop_first()?;
-        self.fenced -= u32::from(waiter.fenced);
+        let (id, waiter) = self.places.pop_front()?;
+        let waiter = waiter?;
+        self.on_taken(&waiter);
         Some((id, waiter))
     }
 
     /// Takes all of them, to call them.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Waker> + use<> {
-        self.fenced = 0;
-        std::mem::take(&mut self.waiters).into_values().map(|waiter| waiter.waker)
+        (self.len, self.fenced) = (0, 0);
+        std::mem::take(&mut self.places).into_iter().filter_map(|(_, waiter)| waiter.map(|waiter| waiter.waker))
+    }
+
+    fn on_taken(&mut self, waiter: &Waiter) {
+        self.len -= 1;
+        self.fenced -= u32::from(waiter.fenced);
+        let is_hole = |place: Option<&(u64, Option<Waiter>)>| place.is_some_and(|(_, waiter)| waiter.is_none());
+        while is_hole(self.places.front()) {
+            self.places.pop_front();
+        }
+        while is_hole(self.places.back()) {
+            self.places.pop_back();
+        }
+        if self.places.len() > 2 * self.len + FEW {
+            self.places.retain(|(_, waiter)| waiter.is_some());
+        }
+        if self.places.capacity() > 4 * self.len + FEW {
+            self.places.shrink_to(2 * self.len + FEW);
+        }
     }
 }
 
@@ -115,9 +157,11 @@ fn is_known(known: &Waker, waker: &Waker) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use futures_util::task::{ArcWake, waker};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::mutants::{Mutant, Seeded};
@@ -150,6 +194,70 @@ mod tests {
             [Some(98), Some(99), Some(101), Some(102), None]
         );
         assert_eq!((queue.len(), queue.fences_wanted()), (0, 0));
+    }
+
+    /// What happens to a queue: a task comes, at the end, in front or again at a place that was left, one leaves, one is called.
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Comes,
+        InFront,
+        Again(u8),
+        Leaves(u8),
+        Called,
+    }
+
+    proptest! {
+        /// The plain queue is a sorted map. Many come to each that goes, so that there are holes.
+        #[test]
+        fn it_is_a_queue_by_id_whatever_happens(events in prop::collection::vec(prop_oneof![
+            4 => Just(Event::Comes),
+            1 => Just(Event::InFront),
+            1 => any::<u8>().prop_map(Event::Again),
+            4 => any::<u8>().prop_map(Event::Leaves),
+            1 => Just(Event::Called),
+        ], 0..600)) {
+            let (mut queue, mut plain, mut left) = (WaitQueue::around(1000), BTreeMap::new(), Vec::new());
+            let one_of = |ids: &[u64], which: u8| ids.get(usize::from(which) % ids.len().max(1)).copied();
+            for event in events {
+                let come = match event {
+                    Event::Comes => Some(queue.new_id()),
+                    Event::InFront => Some(queue.id_in_front()),
+                    Event::Again(which) => one_of(&left, which),
+                    Event::Leaves(_) | Event::Called => None,
+                };
+                if let Some(id) = come {
+                    left.retain(|other| *other != id);
+                    queue.add(id, waiter(id % 2 == 0));
+                    plain.insert(id, id % 2 == 0);
+                } else if let Event::Leaves(which) = event {
+                    let ids: Vec<_> = plain.keys().copied().collect();
+                    let Some(id) = one_of(&ids, which) else { continue };
+                    prop_assert_eq!(queue.remove(id).map(|waiter| waiter.fenced), plain.remove(&id));
+                    prop_assert!(queue.remove(id).is_none() && queue.poll(id, Waker::noop()).is_none());
+                    left.push(id);
+                } else {
+                    let called = queue.pop().map(|(id, waiter)| (id, waiter.fenced));
+                    left.extend(called.map(|(id, _)| id));
+                    prop_assert_eq!(called, plain.pop_first());
+                }
+                prop_assert!(queue.ids().eq(plain.keys().copied()));
+                prop_assert_eq!((queue.len(), queue.is_empty()), (plain.len(), plain.is_empty()));
+                prop_assert_eq!(queue.fences_wanted() as usize, plain.values().filter(|fenced| **fenced).count());
+                prop_assert!(plain.keys().all(|id| queue.poll(*id, Waker::noop()).is_some()));
+                prop_assert!(queue.places.len() <= 2 * queue.len() + FEW);
+            }
+        }
+    }
+
+    #[test]
+    fn a_crowd_that_is_gone_leaves_no_room_behind() {
+        let mut queue = WaitQueue::around(0);
+        for id in 0..100_000 {
+            queue.add(id, waiter(false));
+        }
+        // The first one stays.
+        assert!((1..100_000).all(|id| queue.remove(id).is_some()));
+        assert!(queue.places.capacity() <= 4 + 2 * FEW, "{}", queue.places.capacity());
     }
 
     #[test]
