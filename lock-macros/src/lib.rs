@@ -268,13 +268,13 @@ mod trait_snapshots;
 /// # Lints
 ///
 /// What the attribute adds gives no warnings. For this it allows some lints where it has to, so a crate can `deny` them, but not
-/// `forbid` them: `deprecated`, `unreachable_code`, `unused_imports`, and of clippy `redundant_closure`,
+/// `forbid` them: `deprecated`, `unreachable_code`, `unused_imports`, where an argument is `mut` `unused_assignments`, and of clippy `redundant_closure`,
 /// `redundant_closure_for_method_calls` and `used_underscore_binding`; on a trait `dead_code` and clippy's `future_not_send`, too. The derive allows `deprecated`.
 ///
 /// # Two methods of one name
 ///
-/// The default prefix has no type name: `A::run` and `B::run` in one module share it. Give each method a `prefix` when they must not
-/// exclude each other. A fn that is renamed gets another default prefix, too: while old and new instances run, they would not exclude
+/// The default prefix has no type name: `A::run` and `B::run` in one module share it, and so do two fns of one name that are nested in
+/// different fns of a module. Give each a `prefix` when they must not exclude each other. A fn that is renamed gets another default prefix, too: while old and new instances run, they would not exclude
 /// each other.
 #[proc_macro_attribute]
 pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {

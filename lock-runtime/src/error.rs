@@ -69,8 +69,9 @@ pub enum LockError {
     Lost {
         /// The lock's name in Redis.
         key: String,
-        /// Whether the body ran to its end (`true`) or was dropped before (`false`). What a body returned that ran to its end is
-        /// dropped: it was partly unprotected.
+        /// Whether the work was done when the loss was found: the body ran to its end, or the guard was released (`true`). `false`: the
+        /// body was dropped, or had not begun, or the loss was found before the end, as by [`LockGuard::extend`](crate::LockGuard::extend).
+        /// What a body returned that ran to its end is dropped: it was partly unprotected.
         completed: bool,
         /// Whether somebody took the lock away, as far as this process was told: by
         /// [`force_release`](crate::LockManager::force_release), or with [`OnBusy::Replace`](crate::OnBusy::Replace).

@@ -130,7 +130,7 @@ impl Core {
 
     /// Whether a task here has the lock `key` alone, or asks for it alone.
     pub(crate) fn has_turn_here(&self, key: &str) -> bool {
-        self.table.get(key).is_some_and(|slot| slot.ask(Lock::is_taken))
+        self.table.get(key).is_some_and(|slot| slot.peek(Lock::is_taken))
     }
 
     /// The receiver of the store's pushes and interruptions.
@@ -285,18 +285,18 @@ impl Core {
 
     /// Whether a task of this process holds the lock, alone or shared.
     fn is_held_here(&self, key: &str) -> bool {
-        self.slots_of(key).any(|slot| slot.ask(Lock::is_held))
+        self.slots_of(key).any(|slot| slot.peek(Lock::is_held))
     }
 
     /// Whether this process uses `token`, in whatever mode it has the lock or asks for it.
     fn uses(&self, key: &str, token: &Token) -> bool {
         mutant!(OtherModeIsReleased => return self.is_held_here(key));
-        self.slots_of(key).any(|slot| slot.ask(|lock| lock.uses(token)))
+        self.slots_of(key).any(|slot| slot.peek(|lock| lock.uses(token)))
     }
 
     /// Whether this process keeps a lease of the lock, and no task of it holds the lock.
     pub(crate) fn lingers(&self, key: &str) -> bool {
-        self.slots_of(key).any(|slot| slot.ask(Lock::lingers)) && !self.is_held_here(key)
+        self.slots_of(key).any(|slot| slot.peek(Lock::lingers)) && !self.is_held_here(key)
     }
 
     /// The slots of a lock: first that of the lock alone. The others are looked for only when that does not do.

@@ -207,7 +207,7 @@ impl Lock {
     }
 
     /// Whether a task here has the turn, and no lease yet: it asks, or is about to.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn waits_for_lease(&self) -> bool {
         self.turn.is_some() && self.lease().is_none()
     }
 

@@ -204,7 +204,7 @@ pub(crate) fn drifts(server: &str, allowed_ppm: u32, measured_ppm: u128, within:
 }
 
 /// The server refused a command in a way that says that another one may have the locks by now.
-pub(crate) fn moves(server: &str, code: &str) {
+pub(crate) fn looks_for_master(server: &str, code: &str) {
     tracing::debug!(target: "lock_runtime", server, code, "looking for the master: a command was refused");
 }
 

@@ -54,12 +54,10 @@ pub(crate) fn each<T>(answers: Answers<T>, count: usize) -> Vec<Result<T, StoreE
 /// The verbs of a store.
 ///
 /// Each verb ends at its deadline. The deadline counts from the instant before the call, and leases are counted from that
-/// instant, too.
+/// instant, too. What has a default is so at a store in this process.
 pub(crate) trait Store {
     /// What is so at all stores of this kind.
-    fn kind(&self) -> &'static StoreKind {
-        &StoreKind::SERVER
-    }
+    fn kind(&self) -> &'static StoreKind;
 
     /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
     fn claim<'a>(

@@ -11,7 +11,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Block, Type, TypeInfer, token};
 
-use super::model::{Checked, Key, Lock, Manager, OnFail, Place, Prefix, Setting, Shape, Start};
+use super::model::{Argument, Checked, Key, Lock, Manager, OnFail, Place, Prefix, Setting, Shape, Start};
 use super::parse::Function;
 
 mod key;
@@ -42,11 +42,12 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
             let run = run(lock, &typed(lock, &inside_of(body)), &with_renamed_self(fail(lock)));
             quote_spanned!(site=> #pin(async move { #(#prelude)* #request #run }))
         }
-        Shape::Future { is_boxed, start, .. } => {
+        Shape::Future { is_boxed, is_async_fn, start, .. } => {
             let run = run(lock, &started(lock, start, function), &fail(lock));
-            let future = quote_spanned!(site=> async move { #run });
+            let (before, inside) = if *is_async_fn { (None, Some(request)) } else { (Some(request), None) };
+            let future = quote_spanned!(site=> async move { #inside #run });
             let future = if *is_boxed { boxed(lock, &future) } else { future };
-            quote_spanned!(site=> #request #future)
+            quote_spanned!(site=> #before #future)
         }
     };
     quote_spanned!(site=> #head { #inside })
@@ -177,7 +178,7 @@ fn prefix(lock: &Lock) -> TokenStream {
 //             Err(error) => break 'lock { Err(error) },
 //         };
 //         let guard: &LockGuard = Held::guard(&held);
-//         let outcome = Held::protect(&held, async move { let _ = (&user, &id); body }).await;
+//         let outcome = Held::protect(&held, async move { let _ = &id; let _ = &user; body }).await;
 //         Held::finish(held, outcome).await
 //     };
 //     match outcome {
@@ -188,19 +189,23 @@ fn prefix(lock: &Lock) -> TokenStream {
 // In a fn that waits on its thread, beside what is the same:
 //     let held = match enter_blocking(options, manager) { … };
 //     let guard: &LockGuard = Held::guard(&held.held);
-//     let outcome = Held::run(&held.held, move || { let _ = (&user, &id); body });
+//     let outcome = Held::run(&held.held, move || { let _ = &id; let _ = &user; body });
 //     Blocking::finish(held, outcome)
 fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let (private, names, arguments) = (private(lock), names(lock), arguments(lock));
+    // The compiler takes a change to a variable that moved into a closure for a copy's, though its destructor reads it.
+    let allowed = lock.changes_arguments.then(|| quote_spanned!(site=> #[allow(unused_assignments)]));
     let (enter, run) = if lock.shape.is_blocking() {
         let run = quote_spanned! {site=>
+            #allowed
             let __outcome = #private::Held::run(&__held.held, move || { #arguments #body });
             #private::Blocking::finish(__held, __outcome)
         };
         (quote_spanned!(site=> #private::enter_blocking(__options, __manager)), run)
     } else {
         let run = quote_spanned! {site=>
+            #allowed
             let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
             #private::Held::finish(__held, __outcome).await
         };
@@ -259,22 +264,21 @@ impl VisitMut for FindBlank {
 
 /// Moves every argument into the body as a whole. Otherwise an argument that the body does not mention, and the fields
 /// that it leaves of another one, would be dropped after the release: a transaction would be rolled back without the lock.
+///
+/// What is mentioned first is dropped first. So the last argument is mentioned first: arguments are dropped in that order.
 fn arguments(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
-    let arguments = &lock.arguments;
-    let used = (!arguments.is_empty()).then(|| {
+    let arguments = lock.arguments.iter().rev().map(|Argument { name, conditions, is_unused }| {
+        // A new variable, of which the compiler says that nobody uses it.
+        let variable = if *is_unused { name.to_token_stream() } else { quote_spanned!(site=> _) };
         quote_spanned! {site=>
+            #(#conditions)*
             // An argument that is there to be dropped late may well be called `_transaction`.
             #[allow(clippy::used_underscore_binding)]
-            let _ = (#(&#arguments,)*);
+            let #variable = &#name;
         }
     });
-    let conditional = lock.conditional.iter().map(|(conditions, argument)| {
-        quote_spanned!(site=> #(#conditions)* #[allow(clippy::used_underscore_binding)] let _ = &#argument;)
-    });
-    // A new variable takes twice the room, so only these are one.
-    let unused = lock.unused.iter().map(|argument| quote_spanned!(site=> let #argument = #argument;));
-    quote_spanned!(site=> #used #(#conditional)* #(#unused)*)
+    arguments.collect()
 }
 
 /// The variables that the user asked for.

@@ -3,12 +3,13 @@
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, LitStr, Path, Token, parse_quote};
+use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, LitStr, Pat, Path, Token, parse_quote};
 
 use super::parse::{Function, Written};
+use crate::any_token;
 use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
-use bindings::{mentions, variables};
+use bindings::{bindings_of_pattern, mentions, variables};
 use constant::place_of_check;
 pub(super) use constant::{Checked, Place};
 pub(super) use duration::Setting;
@@ -55,12 +56,19 @@ pub(super) struct Lock {
     /// The name of the fencing token in the body.
     pub(super) fenced: Option<Ident>,
     pub(super) shape: Shape,
-    /// The variables that move into the body.
-    pub(super) arguments: Vec<Ident>,
-    /// Those that are there on some conditions only.
-    pub(super) conditional: Vec<(Vec<Attribute>, Ident)>,
-    /// Those that move into the body, too, and that nobody uses: the compiler is to say so.
-    pub(super) unused: Vec<Ident>,
+    /// The variables that move into the body, in their order.
+    pub(super) arguments: Vec<Argument>,
+    /// Whether the body may change one of them.
+    pub(super) changes_arguments: bool,
+}
+
+/// A variable that moves into the body.
+pub(super) struct Argument {
+    pub(super) name: Ident,
+    /// It is there on these conditions only.
+    pub(super) conditions: Vec<Attribute>,
+    /// Nobody uses it: the compiler is to say so.
+    pub(super) is_unused: bool,
 }
 
 pub(super) enum Prefix {
@@ -114,12 +122,12 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let shape = shape?;
     check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
     let key = key?;
-    let arguments = arguments(&shape, &key, &on_fail, function);
-    let is_unused = |argument: &Ident| is_unused(argument, &used_outside, function);
-    let is_conditional = |argument: &Ident| !conditions(argument, function).is_empty();
-    let (conditional, arguments): (Vec<_>, Vec<_>) = arguments.into_iter().partition(is_conditional);
-    let conditional = conditional.into_iter().map(|argument| (conditions(&argument, function), argument)).collect();
-    let (unused, arguments) = arguments.into_iter().partition(is_unused);
+    let argument = |name| {
+        let conditions = conditions(&name, function);
+        Argument { is_unused: conditions.is_empty() && is_unused(&name, &used_outside, function), conditions, name }
+    };
+    let arguments = arguments(&shape, &key, &on_fail, function).into_iter().map(argument).collect();
+    let changes_arguments = changes_arguments(&shape, function);
     Some(Lock {
         runtime,
         prefix,
@@ -133,8 +141,7 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
         fenced,
         shape,
         arguments,
-        conditional,
-        unused,
+        changes_arguments,
     })
 }
 
@@ -303,10 +310,27 @@ fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) ->
     };
     arguments.retain(|argument| Some(argument) != used_up.as_ref());
     if let OnFail::Value(after) | OnFail::Closure(after) = on_fail {
+        // `|tx| …` has a variable of its own, whatever an argument is called.
+        let own = if let Expr::Closure(closure) = plain(after) {
+            closure.inputs.iter().flat_map(bindings_of_pattern).collect()
+        } else {
+            Vec::new()
+        };
         let after = after.to_token_stream();
-        arguments.retain(|argument| !mentions(after.clone(), argument));
+        arguments.retain(|argument| own.contains(argument) || !mentions(after.clone(), argument));
     }
     arguments
+}
+
+/// Whether an argument is a variable that the body may change.
+fn changes_arguments(shape: &Shape, function: &Function) -> bool {
+    let is_mut = |pattern: &Pat| any_token(pattern.to_token_stream(), &|token| token.to_string() == "mut");
+    let mut arguments = function.signature.inputs.iter();
+    let is_any = arguments.any(|argument| match argument {
+        FnArg::Receiver(receiver) => receiver.mutability.is_some(),
+        FnArg::Typed(typed) => is_mut(&typed.pat),
+    });
+    is_any || shape.patterns_of_prelude().any(is_mut)
 }
 
 /// What of the arguments is used outside of the body: by options and marks.

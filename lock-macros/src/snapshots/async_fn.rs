@@ -15,12 +15,14 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
                 break 'lock { ::lock_runtime::__private::Err(__error) };
             }
         };
+        #[allow(unused_assignments)]
         let __outcome = ::lock_runtime::__private::Held::protect(
                 &__held,
                 async move {
                     #[allow(clippy::used_underscore_binding)]
-                    let _ = (&commodity_id,);
-                    let user_id = user_id;
+                    let _ = &commodity_id;
+                    #[allow(clippy::used_underscore_binding)]
+                    let user_id = &user_id;
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<u64, ShopError>,

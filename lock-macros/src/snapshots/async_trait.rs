@@ -42,7 +42,9 @@ impl Shop {
                         &__held,
                         async move {
                             #[allow(clippy::used_underscore_binding)]
-                            let _ = (&__self, &id);
+                            let _ = &id;
+                            #[allow(clippy::used_underscore_binding)]
+                            let _ = &__self;
                             #[allow(unreachable_code)]
                             if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                                 Result<u64, ShopError>,

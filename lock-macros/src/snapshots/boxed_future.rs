@@ -22,7 +22,7 @@ impl Shop {
                         &__held,
                         async move {
                             #[allow(clippy::used_underscore_binding)]
-                            let _ = (&id,);
+                            let _ = &id;
                             ::lock_runtime::__private::start::<
                                 Result<u64, ShopError>,
                                 Pin<

@@ -19,7 +19,7 @@ async fn pay(id: u64) -> Result<(), ShopError> {
                 &__held,
                 async move {
                     #[allow(clippy::used_underscore_binding)]
-                    let _ = (&id,);
+                    let _ = &id;
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<(), ShopError>,

@@ -35,7 +35,7 @@ impl Shop {
                     &__held,
                     async move {
                         #[allow(clippy::used_underscore_binding)]
-                        let _ = (&order,);
+                        let _ = &order;
                         #[allow(unreachable_code)]
                         if let shop::locks::__private::Some(__never) = shop::locks::__private::None::<
                             Receipt,

@@ -15,7 +15,7 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
                     &__held,
                     async move {
                         #[allow(clippy::used_underscore_binding)]
-                        let _ = (&id,);
+                        let _ = &id;
                         ::lock_runtime::__private::start::<
                             Result<u64, ShopError>,
                             _,

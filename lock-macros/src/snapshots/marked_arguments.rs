@@ -23,7 +23,9 @@ where
                 &__held,
                 async move {
                     #[allow(clippy::used_underscore_binding)]
-                    let _ = (&request, &shop);
+                    let _ = &shop;
+                    #[allow(clippy::used_underscore_binding)]
+                    let _ = &request;
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<_, ShopError>,

@@ -15,7 +15,7 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
                     &__held,
                     async move {
                         #[allow(clippy::used_underscore_binding)]
-                        let _ = (&id,);
+                        let _ = &id;
                         #[allow(unreachable_code)]
                         if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                             Result<u64, ShopError>,

@@ -19,7 +19,9 @@ async fn transfer(from: u64, to: u64) -> Result<(), BankError> {
                 &__held,
                 async move {
                     #[allow(clippy::used_underscore_binding)]
-                    let _ = (&from, &to);
+                    let _ = &to;
+                    #[allow(clippy::used_underscore_binding)]
+                    let _ = &from;
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<(), BankError>,

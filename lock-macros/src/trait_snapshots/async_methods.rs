@@ -50,7 +50,7 @@ impl<T> LockedSeckill<T> {
     }
 }
 #[cfg(feature = "sale")]
-#[allow(deprecated, clippy::future_not_send)]
+#[allow(deprecated, clippy::future_not_send, clippy::used_underscore_binding)]
 impl<T> Seckill for LockedSeckill<T>
 where
     T: Seckill,
@@ -77,7 +77,9 @@ where
                     &__held,
                     async move {
                         #[allow(clippy::used_underscore_binding)]
-                        let _ = (&user, &commodity_id);
+                        let _ = &commodity_id;
+                        #[allow(clippy::used_underscore_binding)]
+                        let _ = &user;
                         #[allow(unreachable_code)]
                         if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                             Result<u64, ShopError>,

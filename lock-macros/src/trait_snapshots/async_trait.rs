@@ -57,7 +57,7 @@ impl<T> Locked<T> {
         self.inner
     }
 }
-#[allow(deprecated, clippy::future_not_send)]
+#[allow(deprecated, clippy::future_not_send, clippy::used_underscore_binding)]
 impl<T> Seckill for Locked<T>
 where
     T: Seckill + ::lock_runtime::__private::core::marker::Sync,
@@ -78,11 +78,14 @@ where
         'life0: 'async_trait,
         Self: 'async_trait,
     {
-        let __options = ::lock_runtime::__private::LockOptions::new("seckill", &(id));
-        let __manager = ::lock_runtime::__private::core::clone::Clone::clone(
-            &self.manager,
-        );
         ::lock_runtime::__private::std::boxed::Box::pin(async move {
+            let __options = ::lock_runtime::__private::LockOptions::new(
+                "seckill",
+                &(id),
+            );
+            let __manager = ::lock_runtime::__private::core::clone::Clone::clone(
+                &self.manager,
+            );
             let __outcome = 'lock: {
                 let __held = match ::lock_runtime::__private::enter(__options, __manager)
                     .await
@@ -96,7 +99,7 @@ where
                         &__held,
                         async move {
                             #[allow(clippy::used_underscore_binding)]
-                            let _ = (&id,);
+                            let _ = &id;
                             ::lock_runtime::__private::start::<
                                 Result<u64, ShopError>,
                                 ::core::pin::Pin<

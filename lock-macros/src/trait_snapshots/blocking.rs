@@ -49,7 +49,7 @@ impl<T> LockedCatalog<T> {
         )
     }
 }
-#[allow(deprecated, clippy::future_not_send)]
+#[allow(deprecated, clippy::future_not_send, clippy::used_underscore_binding)]
 unsafe impl<T> Catalog for LockedCatalog<T>
 where
     T: Catalog,
@@ -79,7 +79,9 @@ where
                 &__held.held,
                 move || {
                     #[allow(clippy::used_underscore_binding)]
-                    let _ = (&self, &id);
+                    let _ = &id;
+                    #[allow(clippy::used_underscore_binding)]
+                    let _ = &self;
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<(), ShopError>,

@@ -48,7 +48,7 @@ impl<T> LockedShop<T> {
         self.inner
     }
 }
-#[allow(deprecated, clippy::future_not_send)]
+#[allow(deprecated, clippy::future_not_send, clippy::used_underscore_binding)]
 impl<T> Shop for LockedShop<T>
 where
     T: Shop + ::lock_runtime::__private::core::marker::Sync
@@ -73,7 +73,7 @@ where
                         &__held,
                         async move {
                             #[allow(clippy::used_underscore_binding)]
-                            let _ = (&id,);
+                            let _ = &id;
                             ::lock_runtime::__private::start::<
                                 Result<u64, ShopError>,
                                 _,
@@ -123,7 +123,7 @@ where
                         &__held,
                         async move {
                             #[allow(clippy::used_underscore_binding)]
-                            let _ = (&id,);
+                            let _ = &id;
                             ::lock_runtime::__private::start::<
                                 Result<u64, ShopError>,
                                 Pin<

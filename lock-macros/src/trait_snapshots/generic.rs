@@ -63,7 +63,7 @@ impl<T> LockedRepository<T> {
         self.inner
     }
 }
-#[allow(deprecated, clippy::future_not_send)]
+#[allow(deprecated, clippy::future_not_send, clippy::used_underscore_binding)]
 impl<'a, T: LockKey, const N: usize, Inner> Repository<'a, T, N>
 for LockedRepository<Inner>
 where
@@ -108,7 +108,9 @@ where
                     &__held,
                     async move {
                         #[allow(clippy::used_underscore_binding)]
-                        let _ = (&id, &row);
+                        let _ = &row;
+                        #[allow(clippy::used_underscore_binding)]
+                        let _ = &id;
                         #[allow(unreachable_code)]
                         if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                             Result<(), ShopError>,

@@ -44,7 +44,7 @@ impl<T> LockedShop<T> {
         self.inner
     }
 }
-#[allow(deprecated, clippy::future_not_send)]
+#[allow(deprecated, clippy::future_not_send, clippy::used_underscore_binding)]
 impl<T> Shop for LockedShop<T>
 where
     T: Shop,

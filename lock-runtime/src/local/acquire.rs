@@ -149,7 +149,7 @@ async fn wait_for_sibling(
     loop {
         // A change that comes after the look at the slot ends the wait.
         let changed = slot.changed.notified();
-        match slot.ask(|lock| lock.outcome_of_turn(holds, slot)) {
+        match slot.peek(|lock| lock.outcome_of_turn(holds, slot)) {
             TurnOutcome::Open if !attempt.by().has_passed() => {
                 let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
             }

@@ -133,7 +133,7 @@ impl Adopter {
     /// Starts the hold on what the store has granted to an ask of that time.
     fn start(mut self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Result<Hold, LockError> {
         let Some(turn) = self.take_turn(request, grant, sent) else {
-            return Err(lost(request, self.slot.ask(|lock| lock.was_forced(&self.token))));
+            return Err(lost(request, self.slot.peek(|lock| lock.was_forced(&self.token))));
         };
         self.is_done = true;
         let now = Moment::now();

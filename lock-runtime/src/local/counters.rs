@@ -29,7 +29,7 @@ impl Core {
         let (mut counts, slots) = self.table().all_with_counts();
         let (mut held, mut lingering) = (0, 0);
         for slot in &slots {
-            let (of_slot, users, lingers) = slot.ask(Lock::counts);
+            let (of_slot, users, lingers) = slot.peek(Lock::counts);
             counts.add(of_slot);
             held += u64::from(users);
             lingering += u64::from(lingers);

@@ -43,7 +43,7 @@ impl Events for Core {
         let is_shared = sharing.iter().any(|slot| slot.has_lease());
         let has_owner = is_shared || alone.as_ref().is_some_and(|slot| slot.has_lease());
         let is_concerned = |slot: &&Arc<Slot>| {
-            !has_owner || slot.has_lease() || (is_shared && slot.ask(|lock| lock.may_be_granted_a_share(&***slot)))
+            !has_owner || slot.has_lease() || (is_shared && slot.peek(|lock| lock.may_be_granted_a_share(&***slot)))
         };
         for slot in alone.iter().chain(&sharing).filter(is_concerned) {
             self.note_others_wait(slot);

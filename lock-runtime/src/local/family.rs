@@ -97,8 +97,8 @@ impl Family {
 
     /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.
     fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entrance<'a>) {
-        let usable = self.of_share(share).filter(|slot| !slot.ask(Lock::has_adopter));
-        let mut found = usable.map(|slot| (slot, slot.ask(Lock::refuse_try)));
+        let usable = self.of_share(share).filter(|slot| !slot.peek(Lock::has_adopter));
+        let mut found = usable.map(|slot| (slot, slot.peek(Lock::refuse_try)));
         let asked = found.find(|(_, entered)| matches!(entered, Entered::Asked { .. }));
         let (slot, entered) = asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered));
         (slot, Entrance::Found(entered))
@@ -149,7 +149,7 @@ impl Family {
     /// The slot whose lease lingers: permits do not.
     pub(super) fn lingering(&self) -> Option<Arc<Slot>> {
         mutant!(LingersBesideOthers => return None);
-        self.together().filter(|slot| slot.ask(Lock::lingers)).cloned()
+        self.together().filter(|slot| slot.peek(Lock::lingers)).cloned()
     }
 
     /// The same slot, if it keeps out a request of this `share`. Readers share the lock with a lease of readers.
@@ -160,7 +160,7 @@ impl Family {
     /// Forgets `slot` when no task uses it. Returns what it has counted.
     pub(super) fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> Option<Counts> {
         let place = self.slots.iter().position(|listed| Arc::ptr_eq(listed, slot))?;
-        let counts = slot.ask(Lock::counts_if_unused)?;
+        let counts = slot.peek(Lock::counts_if_unused)?;
         self.slots.swap_remove(place);
         Some(counts)
     }

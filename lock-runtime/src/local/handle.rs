@@ -171,7 +171,7 @@ impl HoldHandle {
 
     /// Whether the hold is known to be lost, or has ended. A deadline that has passed counts once somebody has looked.
     pub(super) fn has_ended(&self) -> bool {
-        self.0.slot.ask(|lock| lock.lease_of(self.0.id).is_none())
+        self.0.slot.peek(|lock| lock.lease_of(self.0.id).is_none())
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -179,13 +179,13 @@ impl HoldHandle {
     }
 
     pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
-        let ends = self.0.slot.ask(|lock| lock.lease_of(self.0.id)?.ends(now));
+        let ends = self.0.slot.peek(|lock| lock.lease_of(self.0.id)?.ends(now));
         ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
     /// Where the prefix is in the lock's name.
     pub(crate) fn prefix(&self) -> PrefixPlace {
-        let prefix = self.0.slot.ask(|lock| Some(lock.lease_of(self.0.id)?.hold.as_ref()?.prefix));
+        let prefix = self.0.slot.peek(|lock| Some(lock.lease_of(self.0.id)?.hold.as_ref()?.prefix));
         prefix.unwrap_or_default()
     }
 
@@ -199,7 +199,7 @@ impl HoldHandle {
     }
 
     pub(crate) fn lost_error(&self, completed: bool) -> LockError {
-        self.lost_as(completed, self.0.slot.ask(|lock| lock.was_forced(&self.0.token)))
+        self.lost_as(completed, self.0.slot.peek(|lock| lock.was_forced(&self.0.token)))
     }
 
     fn lost_as(&self, completed: bool, forced: bool) -> LockError {
@@ -217,7 +217,7 @@ impl HoldHandle {
     fn spent(&self) -> Option<Duration> {
         let terms = self.0.terms.as_ref()?;
         let now = Moment::now();
-        self.0.slot.ask(|lock| {
+        self.0.slot.peek(|lock| {
             // The deadline may have passed without anybody having taken note of that.
             let lease = lock.lease_of(self.0.id).filter(|lease| lease.has_ended(now));
             let _ = lease.and_then(Lease::ended_hold);
@@ -228,7 +228,7 @@ impl HoldHandle {
     /// Refuses an extension beyond the time that the hold is allowed.
     fn check_extension(&self, lease: Duration) -> Result<(), LockError> {
         let now = Moment::now();
-        let latest = self.0.slot.ask(|lock| lock.lease_of(self.0.id)?.hold.as_ref().and_then(ActiveHold::latest_end));
+        let latest = self.0.slot.peek(|lock| lock.lease_of(self.0.id)?.hold.as_ref().and_then(ActiveHold::latest_end));
         match latest.map(|latest| latest.remaining_at(now)) {
             Some(left) if lease > left => {
                 let reason = format!("{lease:?} is longer than the {left:?} that `max_hold` leaves to this hold");
@@ -272,7 +272,7 @@ impl HoldHandle {
 
     /// Whether the lease of this hold is known by what was asked for, or pushed, after `sent`.
     pub(super) fn is_confirmed_after(&self, sent: Moment) -> bool {
-        self.0.slot.ask(|lock| lock.lease_of(self.0.id).is_some_and(|lease| lease.is_confirmed_after(sent)))
+        self.0.slot.peek(|lock| lock.lease_of(self.0.id).is_some_and(|lease| lease.is_confirmed_after(sent)))
     }
 
     /// Takes in the store's answer to an extension, which moves the hold's own end to `own`.
@@ -327,7 +327,7 @@ impl HoldHandle {
         let (sent, patience) = (Moment::now(), self.core().settings().command_timeout);
         let needed = request.at_least().saturating_add(patience);
         let is_short = |lease: &Lease| lease.until.remaining_at(sent) < needed;
-        if !self.0.slot.ask(|lock| lock.lease_of(self.0.id).is_some_and(is_short)) {
+        if !self.0.slot.peek(|lock| lock.lease_of(self.0.id).is_some_and(is_short)) {
             return Ok(());
         }
         let deadline = deadline.min_at(Deadline::new(sent, patience), sent);

@@ -13,7 +13,7 @@ use super::stand_in::StandIn;
 use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::lock::{Ended, EndedHold, Ending, Joined, ReleaseDone, ResolvedRequest};
+use crate::lock::{Ended, EndedHold, Ending, Joined, ReleaseDone, ResolvedRequest, Started};
 use crate::observe;
 use crate::protocol::{Ask, Ownership, Release, Released};
 use crate::store::Store;
@@ -39,17 +39,22 @@ impl Hold {
     /// Starts the hold on the slot's lease. Returns the turn when the lease is gone, is not good enough (rule L1), would be one permit
     /// too many (rule S8), or has no fencing token left.
     pub(super) fn start(turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Self, Turn> {
-        let Some(started) = turn.slot().step(|lock, out| lock.start(turn.id(), request, now, out)) else {
-            return Err(turn);
-        };
+        match turn.slot().step(|lock, out| lock.start(turn.id(), request, now, out)) {
+            Some(started) => Ok(Self::new(turn, started, request)),
+            None => Err(turn),
+        }
+    }
+
+    /// The hold that has started.
+    pub(super) fn new(turn: Turn, started: Started, request: &ResolvedRequest) -> Self {
         if let Some(owner) = started.dead_owner.as_ref().filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
         let handle = HoldHandle::new(&turn, started, request);
-        Ok(Self::new(turn, handle, request.body))
+        Self::with(turn, handle, request.body)
     }
 
-    pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
+    fn with(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
         turn.defuse();
         Self { handle, has_turn: true, body }
@@ -57,7 +62,7 @@ impl Hold {
 
     /// The part of a reader that has joined the hold of others.
     pub(super) fn joined(slot: &Arc<Slot>, joined: Joined, body: bool) -> Self {
-        Self::new(Turn::new(slot, joined.id), HoldHandle::of_reader(slot, joined), body)
+        Self::with(Turn::new(slot, joined.id), HoldHandle::of_reader(slot, joined), body)
     }
 
     /// Whether a body runs under it, and not only a guard.
@@ -100,8 +105,8 @@ impl Hold {
     fn end(mut self, beside_others: bool, now: Moment) -> Releasing {
         let Some(turn) = self.take_turn() else { return Either::Left(ready(Ok(()))) };
         let slot = Arc::clone(turn.slot());
-        let mut stale = ScheduleKeys::default();
-        let ended = slot.step_before_cancel(&mut stale, |state, out| {
+        let mut ended_entries = ScheduleKeys::default();
+        let ended = slot.step_before_cancel(&mut ended_entries, |state, out| {
             slot.take_from_permits(&mut state.lock, turn.id());
             let mut ended = state.lock.end(turn.id(), self.has_body(), &*slot, now, out);
             if let Ending::Yield(release) = &mut ended.ending {
@@ -113,22 +118,22 @@ impl Hold {
         let (pending_release, turn, hold) = match ended {
             Ended { ending: Ending::Free(release), hold } => {
                 let release = Release { beside_others, ..release };
-                (PendingRelease::begin(&slot, release, stale, now), None, hold)
+                (PendingRelease::begin(&slot, release, ended_entries, now), None, hold)
             }
             Ended { ending: Ending::Yield(release), hold } => {
                 // The turn stays with this task until the store has answered: another task could only wait for the same
                 // answer.
                 let takings = slot.takings();
-                (PendingRelease::begin(&slot, release, stale, now), Some((turn, takings)), hold)
+                (PendingRelease::begin(&slot, release, ended_entries, now), Some((turn, takings)), hold)
             }
             ended => {
                 mutant!(ReleasePerHold => if matches!(ended.ending, Ending::Kept) {
                     self.handle.release_again(None);
                 });
-                slot.core.schedule().cancel(stale);
+                slot.core.schedule().cancel(ended_entries);
                 let lost = matches!(ended.ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
                 let rests = if let Ending::Rests(release) = &ended.ending { Some(release.token.clone()) } else { None };
-                turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
+                turn.conclude(ended, |left, hold| self.release_lost(left, hold));
                 return match rests.filter(|token| is_to_rest(&slot, token)) {
                     Some(token) => Either::Right(Box::pin(self.wait_until_it_rests(token, now))),
                     None => Either::Left(ready(lost.map_or(Ok(()), Err))),
@@ -209,9 +214,9 @@ impl Hold {
     }
 
     /// Releases what a lost hold may still have in the store. It happens only now, when the hold's user is gone.
-    pub(super) fn release_lost(&self, stale: Option<Release>, hold: Option<EndedHold>) {
+    pub(super) fn release_lost(&self, left: Option<Release>, hold: Option<EndedHold>) {
         self.note_loss(hold);
-        if let Some(release) = stale {
+        if let Some(release) = left {
             self.handle.core().release_later(release);
         } else if self.handle.is_of_reader() && !self.has_body() {
             self.handle.forget_forced();
@@ -253,7 +258,7 @@ impl Drop for Hold {
             lock.end_dropped(turn.id(), had_body, &**slot, now, out)
         });
         self.handle.end_counting();
-        turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
+        turn.conclude(ended, |left, hold| self.release_lost(left, hold));
     }
 }
 

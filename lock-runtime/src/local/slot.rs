@@ -48,7 +48,7 @@ pub(crate) struct Slot {
     pub(super) state: Mutex<State>,
     /// Wakes the task that drives the store, and the tasks that watch the hold. A wake-up is a hint to look again.
     pub(super) changed: Notify,
-    /// How often a turn was taken from a late task (rule L7).
+    /// How often a turn was taken from its task, which is late (rule L7), or has to leave it to another one (rules 24 and 25).
     pub(super) takings: AtomicU32,
 }
 
@@ -103,8 +103,8 @@ impl Slot {
         &self.key
     }
 
-    /// Asks the lock, and changes nothing.
-    pub(super) fn ask<T>(&self, question: impl FnOnce(&Lock) -> T) -> T {
+    /// Looks at the lock, and changes nothing.
+    pub(super) fn peek<T>(&self, question: impl FnOnce(&Lock) -> T) -> T {
         question(&self.state.lock().lock)
     }
 
@@ -119,7 +119,7 @@ impl Slot {
     /// One step of the lock, with all that follows from it.
     pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects) -> T) -> T {
         let mut left = Unfinished::default();
-        let result = self.decide(&mut left, |state, out| step(&mut state.lock, out));
+        let result = self.take_step(&mut left, |state, out| step(&mut state.lock, out));
         self.finish(&mut left);
         result
     }
@@ -131,7 +131,7 @@ impl Slot {
         step: impl FnOnce(&mut State, &mut Effects) -> T,
     ) -> T {
         let mut left = Unfinished::default();
-        let result = self.decide(&mut left, step);
+        let result = self.take_step(&mut left, step);
         self.carry_out(&mut left);
         *stale = left.stale;
         result
@@ -143,7 +143,7 @@ impl Slot {
         step: impl FnOnce(&mut Lock, &mut Effects) -> T,
     ) -> (T, Unfinished) {
         let mut left = Unfinished::default();
-        (self.decide(&mut left, |state, out| step(&mut state.lock, out)), left)
+        (self.take_step(&mut left, |state, out| step(&mut state.lock, out)), left)
     }
 
     /// Carries out what is left of a step.
@@ -157,7 +157,7 @@ impl Slot {
     ///
     /// What the step returns is large, and what is `left` of it, too: neither is moved more often than it must be.
     #[inline]
-    fn decide<T>(self: &Arc<Self>, left: &mut Unfinished, step: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
+    fn take_step<T>(self: &Arc<Self>, left: &mut Unfinished, step: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut state = self.state.lock();
         let result = step(&mut state, &mut left.effects);
         if !state.is_arranged(&left.effects) {
@@ -199,7 +199,7 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    /// How often a turn was taken from a late task so far. While this number stays the same, a task's command is still
+    /// How often a turn was taken from its task so far. While this number stays the same, a task's command is still
     /// wanted.
     pub(super) fn takings(&self) -> u32 {
         self.takings.load(Ordering::Relaxed)
@@ -281,7 +281,7 @@ impl Slot {
     /// Whether the ask was refused only because this process is just releasing a lease of the same lock: its token is used for nothing
     /// else here, in no mode.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
-        let owner = self.ask(|lock| lock.own_owner(self));
+        let owner = self.peek(|lock| lock.own_owner(self));
         owner.is_some_and(|owner| !self.core.uses(&self.key, &owner))
     }
 
@@ -318,7 +318,7 @@ impl Slot {
 
     /// The ask that the keeper repeats as the safety net, if the last answer is at least that old.
     pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
-        self.ask(|lock| lock.repeatable_ask(age, give_up, self))
+        self.peek(|lock| lock.repeatable_ask(age, give_up, self))
     }
 
     /// What was granted to this slot was not read: its runtime is blocked. So the time of its task counts from the grant.
@@ -327,17 +327,17 @@ impl Slot {
     }
 
     pub(crate) fn is_queued(&self) -> bool {
-        self.ask(Lock::is_queued)
+        self.peek(Lock::is_queued)
     }
 
     /// Whether the ask in the store's queue need not be repeated yet.
     pub(crate) fn pauses(&self) -> bool {
-        self.ask(|lock| lock.pending().is_some_and(|pending| pending.pauses(self)))
+        self.peek(|lock| lock.pending().is_some_and(|pending| pending.pauses(self)))
     }
 
     /// Whether the slot has a lease.
     pub(crate) fn has_lease(&self) -> bool {
-        self.ask(|lock| lock.lease().is_some())
+        self.peek(|lock| lock.lease().is_some())
     }
 }
 

@@ -67,7 +67,7 @@ impl Table {
                 None => sharing.entry(Arc::clone(key)).or_default(),
             };
             let (slot, entered) = family.enter(core, request, share, now);
-            let alone = slots.get(key).filter(|slot| slot.ask(Lock::lingers)).cloned();
+            let alone = slots.get(key).filter(|slot| slot.peek(Lock::lingers)).cloned();
             return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
         }
         let slot = keys.slot_of(core, key);
@@ -122,7 +122,7 @@ impl Table {
         let keys = self.keys.lock();
         let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
         let others = family.iter().filter(|other| other.share != Some(Share::READ));
-        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.ask(Lock::waits))
+        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.peek(Lock::waits_for_lease))
     }
 
     /// The slots that share the lock of `slot`, and have a queue of their own: readers, and other numbers of permits.
@@ -165,7 +165,7 @@ impl Table {
             self.tell_if_emptied(keys);
             return;
         }
-        if let Some(counts) = slots.remove_if(slot, || slot.ask(Lock::counts_if_unused)) {
+        if let Some(counts) = slots.remove_if(slot, || slot.peek(Lock::counts_if_unused)) {
             forgotten.add(counts);
             self.tell_if_emptied(keys);
         }

@@ -41,7 +41,7 @@ impl Turn {
     /// Decides on the next step, and notes it before it is done.
     pub(super) fn step(&self, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         let Self { slot, id, .. } = self;
-        slot.step(|lock, _| lock.step(*id, request, attempt, &**slot, now))
+        slot.step(|lock, out| lock.step(*id, request, attempt, &**slot, now, out))
     }
 
     /// Takes in the answer to an ask.
@@ -49,7 +49,7 @@ impl Turn {
         let told = Told::by(&answer);
         let granted = told == Told::Yes;
         // When this task was passed over, the other tasks know better by now who has the lock.
-        if (granted || self.slot.ask(|lock| lock.has_turn(self.id))) && !self.slot.on_answer(ask, answer) {
+        if (granted || self.slot.peek(|lock| lock.has_turn(self.id))) && !self.slot.on_answer(ask, answer) {
             // The ask was withdrawn meanwhile, perhaps before the server executed it.
             self.core().withdraw(ask.withdrawal());
         }
@@ -102,7 +102,7 @@ impl Turn {
             Ending::Joint => self.defuse(),
             Ending::Kept | Ending::Lingers => {}
             Ending::Rests(release) => core.release_later(release),
-            Ending::Lost(stale) => lost(stale, hold),
+            Ending::Lost(left) => lost(left, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
         }
     }

@@ -34,7 +34,7 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) ending: Ending,
-    /// The hold. `None` when it was lost before.
+    /// What is told of the hold. `None` when there is nothing to tell, or it was told before.
     pub(crate) hold: Option<EndedHold>,
 }
 

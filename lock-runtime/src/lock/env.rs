@@ -57,7 +57,7 @@ pub(crate) struct Effects {
     pub(crate) look_in: Option<Duration>,
     /// The lease has begun to linger.
     pub(crate) lingers: bool,
-    /// The turn was taken from a late task.
+    /// The turn was taken from its task.
     pub(crate) takes_turn: bool,
     /// A permit was refused, to a task that waits or not: the other queues of this process are told.
     pub(crate) refused_permit: Option<bool>,

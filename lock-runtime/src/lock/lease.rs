@@ -139,7 +139,7 @@ impl Lease {
             linger: Linger::default(),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
-            is_for_waiters: pending.waits(),
+            is_for_waiters: pending.is_for_waiter(),
             upkeep: RenewalState::default(),
             counted: None,
         }

@@ -275,7 +275,7 @@ impl PendingAsk {
     }
 
     /// Whether any command under this token was sent for a task that waits.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn is_for_waiter(&self) -> bool {
         self.waits
     }
 

@@ -42,7 +42,7 @@ pub(crate) enum PassedBy {
 pub(crate) enum Passed {
     /// To the next waiter, who is to be called.
     To(Waker),
-    /// To a late task, which comes by itself.
+    /// Offered to a late task. Nobody calls it: it comes when it is polled.
     ToLate,
     /// The turn was taken away before, from a late task or from a hold.
     Revoked { was_late: bool },
@@ -75,7 +75,7 @@ impl Lock {
         request.is_try().then(|| self.refuse_try())
     }
 
-    /// How many tasks wait. The task with the turn waits, too, unless it holds the lock.
+    /// How many tasks wait, for one that comes to a turn that is taken. The task with the turn waits, too, unless it holds the lock.
     pub(crate) fn waiting(&self) -> usize {
         self.waiters.len() + usize::from(!self.is_held())
     }
@@ -88,7 +88,7 @@ impl Lock {
         id
     }
 
-    /// A task that waits is polled. Returns the waker that it had before, or `None` when it was called.
+    /// A task that waits is polled. Returns what it left behind, to be dropped without a lock, or `None` when it was called.
     pub(crate) fn poll(&mut self, id: u64, waker: &Waker) -> Option<Waker> {
         self.waiters.poll(id, waker)
     }

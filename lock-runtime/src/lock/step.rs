@@ -22,8 +22,8 @@ const MOST_FENCES: u32 = 64;
 /// The next step of the task with the turn.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The lease is good: start the hold.
-    Hold,
+    /// The lease is good, and the hold has started.
+    Hold(Started),
     /// Take the lock by the plain claim.
     Claim(Ask),
     /// Ask by script, and join the queue.
@@ -63,8 +63,8 @@ impl Step {
         matches!(self, Self::Claim(_) | Self::Ask(_) | Self::Confirm(_) | Self::Draw(..) | Self::Wait(_))
     }
 
-    /// Whether the task waits for others after this step.
-    pub(crate) fn waits(&self) -> bool {
+    /// Whether the task may wait for others in this step, and so counts as one who waits. One command is no such wait.
+    pub(crate) fn waits_for_others(&self) -> bool {
         matches!(self, Self::Wait(_) | Self::Ask(Ask { wait: true, .. }))
     }
 }
@@ -92,6 +92,7 @@ impl Lock {
         attempt: &Attempt,
         env: &dyn Env,
         now: Moment,
+        out: &mut Effects,
     ) -> Step {
         if !self.may_act(id) {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
@@ -102,13 +103,21 @@ impl Lock {
             return Step::Withdraw(crowded.release(env));
         }
         match self.standing {
-            Standing::Leased(_) => self.step_with_lease(request, attempt, env, now),
+            Standing::Leased(_) => self.step_with_lease(id, request, attempt, env, now, out),
             Standing::Asking(_) | Standing::Nothing => self.step_without_lease(request, attempt, env, now),
         }
     }
 
-    /// With a lease: start the hold, or first make sure that the lease is good enough for it.
-    fn step_with_lease(&mut self, request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, now: Moment) -> Step {
+    /// With a lease: the hold starts, unless the lease is not good enough for it yet.
+    fn step_with_lease(
+        &mut self,
+        id: u64,
+        request: &ResolvedRequest,
+        attempt: &Attempt,
+        env: &dyn Env,
+        now: Moment,
+        out: &mut Effects,
+    ) -> Step {
         let fences = self.fences_for(request);
         let Some(lease) = self.lease_mut() else { return Step::GiveUp };
         // While the keeper has no connection it could not confirm what a push tells of (rule 22: a push is a hint).
@@ -122,7 +131,10 @@ impl Lock {
             let token = lease.token.clone();
             return self.act(attempt, now).unwrap_or(Step::Draw(token, fences));
         }
-        if attempt.is_over(now) { Step::GiveUp } else { Step::Hold }
+        if attempt.is_over(now) {
+            return Step::GiveUp;
+        }
+        self.start(id, request, now, out).map_or(Step::GiveUp, Step::Hold)
     }
 
     /// Without a lease: ask the store, or wait for what was asked.

@@ -128,7 +128,7 @@ impl Stage {
 
     fn step(&mut self, id: u64, request: &ResolvedRequest) -> Step {
         let attempt = Attempt::new(request, Duration::from_secs(1), || self.now());
-        self.lock.step(id, request, &attempt, &self.env, self.now())
+        self.tell(|lock, env, out| lock.step(id, request, &attempt, env, env.now(), out))
     }
 
     /// The ask that the task sends next.
@@ -163,8 +163,7 @@ impl Stage {
         let id = self.enter_first(request);
         let ask = self.ask(id, request);
         assert!(self.grant(&ask));
-        assert!(matches!(self.step(id, request), Step::Hold));
-        assert!(self.start(id, request));
+        assert!(matches!(self.step(id, request), Step::Hold(_)));
         id
     }
 
@@ -193,7 +192,7 @@ impl Stage {
         while !matches!(self.look(Trigger::Tick), Action::PassOver) {
             self.let_pass(TURN_PATIENCE / 5);
         }
-        let (id, release) = self.tell(|lock, env, out| lock.pass_over(env, out)).expect("its task did not come");
+        let (id, release) = self.tell(|lock, env, out| lock.note_late_turn(env, out)).expect("its task did not come");
         if let Passed::To(next) = self.lock.pass(id, PassedBy::Keeper, &self.env) {
             next.wake();
         }

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout_at};
 use super::memory::MemoryStore;
 use super::{
     Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, TicketAnswer,
+    Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -115,6 +115,10 @@ impl FaultyStore {
 }
 
 impl Store for FaultyStore {
+    fn kind(&self) -> &'static StoreKind {
+        &StoreKind::SERVER
+    }
+
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
         self.reach(deadline).await?;
         let answer = self.memory.claim(ask, deadline).await;

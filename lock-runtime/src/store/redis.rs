@@ -8,7 +8,7 @@ use futures_util::future::Either;
 
 use super::{
     Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, TicketAnswer, exactly_one,
+    Seen, Store, StoreError, StoreKind, TicketAnswer, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -145,6 +145,10 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
+    fn kind(&self) -> &'static StoreKind {
+        &StoreKind::SERVER
+    }
+
     fn claim<'a>(
         &'a self,
         ask: &'a Ask,

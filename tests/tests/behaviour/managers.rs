@@ -48,7 +48,7 @@ async fn without_a_manager_the_error_says_what_to_call(world: World) {
     assert!(matches!(error, LockError::NotInstalled));
     let text = error.to_string();
     assert!(text.contains("install()") && text.contains("LockManager::scope"), "{text}");
-    manager.scope(enter(LockOptions::new("p", "k"), None)).await.unwrap();
+    manager.scope(async { enter(LockOptions::new("p", "k"), None).await }).await.unwrap();
 }
 
 async fn a_manager_shows_its_label(world: World) {

@@ -6,6 +6,7 @@ mod beside_other_attributes;
 mod blocking;
 mod blocks;
 mod bodies;
+mod dropped_arguments;
 mod failures;
 mod futures;
 mod lingering;

@@ -155,7 +155,7 @@ fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
     quote_spanned! {site=>
         #(#conditions)*
         #(#allowed)*
-        #[allow(deprecated, clippy::future_not_send)]
+        #[allow(deprecated, clippy::future_not_send, clippy::used_underscore_binding)]
         #unsafety impl #generics #of_trait for #name<#inner> #clause {
             #(#members)*
         }

@@ -1,12 +1,14 @@
 //! The ways in which a fn can be asynchronous, or not.
 
 use proc_macro2::TokenTree;
+use quote::ToTokens;
 use syn::parse::Parser;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{
     AssocConst, AssocType, Block, Expr, GenericArgument, GenericParam, Ident, Lifetime, Local, Pat, PathArguments,
-    PathSegment, ReturnType, Stmt, Type, TypeInfer, TypeParamBound, parse_quote_spanned,
+    PathSegment, ReturnType, Stmt, Token, Type, TypeInfer, TypeParamBound, parse_quote_spanned,
 };
 
 use super::bindings::bindings_of_pattern;
@@ -27,7 +29,13 @@ pub(in crate::cache_lock) enum Shape {
         body: Block,
     },
     /// `fn f() -> impl Future<Output = T>`, or boxed.
-    Future { output: Type, is_boxed: bool, start: Start },
+    Future {
+        output: Type,
+        is_boxed: bool,
+        /// Whether its author wrote `async fn`, in a trait behind `#[async_trait]`: then it begins with the first poll.
+        is_async_fn: bool,
+        start: Start,
+    },
     /// `fn f() -> T`, which waits on its thread.
     Blocking { output: Type },
 }
@@ -61,6 +69,7 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
     }
     if let Some((output, is_boxed)) = returned_future(&returns) {
         let output = without_impl(output.clone());
+        check_bounds(&returns, mistakes);
         return Some(future(output, is_boxed, &returns, function));
     }
     if let Some(constness) = &signature.constness {
@@ -84,18 +93,20 @@ fn starts_a_runtime(function: &Function) -> bool {
 }
 
 fn future(output: Type, is_boxed: bool, returns: &Type, function: &Function) -> Shape {
-    match lone_async_block(function, is_boxed) {
-        Some((Some(pin), block)) if is_async_trait(function) => match split_prelude(&block) {
-            Some((prelude, body)) => Shape::AsyncTrait { output, pin, prelude, body },
-            None => Shape::Future { output, is_boxed, start: Start::AsyncBlock(block) },
+    let is_async_fn = is_async_trait(function);
+    let start = match lone_async_block(function, is_boxed) {
+        Some((Some(pin), block)) if is_async_fn => match split_prelude(&block) {
+            Some((prelude, body)) => return Shape::AsyncTrait { output, pin, prelude, body },
+            None => Start::AsyncBlock(block),
         },
-        Some((_, block)) => Shape::Future { output, is_boxed, start: Start::AsyncBlock(block) },
+        Some((_, block)) => Start::AsyncBlock(block),
         None => {
             let span = returns.span();
             let future = if is_boxed { with_inferred_lifetime(returns) } else { parse_quote_spanned!(span=> _) };
-            Shape::Future { output, is_boxed, start: Start::Any(Box::new(future)) }
+            Start::Any(Box::new(future))
         }
-    }
+    };
+    Shape::Future { output, is_boxed, is_async_fn, start }
 }
 
 impl Shape {
@@ -119,14 +130,17 @@ impl Shape {
 
     /// The variables under which the body of an `#[async_trait]` fn sees the arguments.
     pub(super) fn variables_of_prelude(&self) -> Option<Vec<Ident>> {
-        let Self::AsyncTrait { prelude, .. } = self else {
-            return None;
-        };
-        let patterns = prelude.iter().filter_map(|statement| match statement {
+        matches!(self, Self::AsyncTrait { .. })
+            .then(|| self.patterns_of_prelude().flat_map(bindings_of_pattern).collect())
+    }
+
+    /// The patterns of these variables.
+    pub(super) fn patterns_of_prelude(&self) -> impl Iterator<Item = &Pat> {
+        let prelude = if let Self::AsyncTrait { prelude, .. } = self { prelude.as_slice() } else { &[] };
+        prelude.iter().filter_map(|statement| match statement {
             Stmt::Local(local) => Some(&local.pat),
             _ => None,
-        });
-        Some(patterns.flat_map(bindings_of_pattern).collect())
+        })
     }
 
     /// The pattern of an argument that `#[async_trait]` has renamed:
@@ -152,16 +166,34 @@ impl Shape {
 
 /// `impl Future<Output = T> + …` or `Pin<Box<dyn Future<Output = T> + …>>`: `T`, and whether it is boxed.
 pub(super) fn returned_future(returns: &Type) -> Option<(&Type, bool)> {
+    let (bounds, is_boxed) = bounds_of_future(returns)?;
+    bounds.iter().find_map(future_output).map(|output| (output, is_boxed))
+}
+
+/// What is said of the future that the fn returns, and whether the future is boxed.
+fn bounds_of_future(returns: &Type) -> Option<(&Punctuated<TypeParamBound, Token![+]>, bool)> {
     match plain_type(returns) {
-        Type::ImplTrait(future) => future.bounds.iter().find_map(future_output).map(|output| (output, false)),
-        Type::Path(_) => {
-            let boxed = only_argument(returns, "Pin")?;
-            let Type::TraitObject(future) = plain_type(only_argument(boxed, "Box")?) else {
-                return None;
-            };
-            future.bounds.iter().find_map(future_output).map(|output| (output, true))
-        }
+        Type::ImplTrait(future) => Some((&future.bounds, false)),
+        Type::Path(_) => match plain_type(only_argument(only_argument(returns, "Pin")?, "Box")?) {
+            Type::TraitObject(future) => Some((&future.bounds, true)),
+            _ => None,
+        },
         _ => None,
+    }
+}
+
+/// A future that waits for a lock is neither of these, whatever the body is.
+fn check_bounds(returns: &Type, mistakes: &mut Mistakes) {
+    let bounds = bounds_of_future(returns).into_iter().flat_map(|(bounds, _)| bounds);
+    for bound in bounds {
+        let TypeParamBound::Trait(bound) = bound else { continue };
+        let instead = match bound.path.segments.last() {
+            Some(last) if last.ident == "Sync" => "leave `Sync` out: a future is polled by one thread at a time",
+            Some(last) if last.ident == "Unpin" => "return `Pin<Box<dyn Future<Output = …> + Send>>`, which is `Unpin`",
+            _ => continue,
+        };
+        let name = &bound.path;
+        mistakes.at(name, format!("a future that waits for a lock is not `{}`: {instead}", name.to_token_stream()));
     }
 }
 

@@ -44,21 +44,18 @@ pub(super) async fn drive(
         if let Some(error) = step.needs_store().then(|| fail_fast(core, request)).flatten() {
             return Err(error);
         }
-        if step.waits() && waiting.is_none() {
+        if step.waits_for_others() && waiting.is_none() {
             waiting = Some(admit(core, request)?);
         }
         match step {
-            Step::Hold => match Hold::start(turn, request, *now) {
-                Ok(hold) => return Ok(hold),
-                Err(left) => turn = left,
-            },
+            Step::Hold(started) => return Ok(Hold::new(turn, started, request)),
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Wait(pause) => {
                 // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
-                attempt.has_replaced |= slot.ask(|lock| lock.is_seized(turn.id()));
+                attempt.has_replaced |= slot.peek(|lock| lock.is_seized(turn.id()));
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
                     Back::Joined(joined) => return Ok(Hold::joined(&slot, joined, request.body)),
@@ -75,7 +72,7 @@ pub(super) async fn drive(
                 };
             }
             Step::Fail(error) => return Err(error.of_lock(&request.key)),
-            Step::GiveUp if patient.is_none() && tried.is_try() && slot.ask(|lock| lock.may_be_yielded(&*slot)) => {
+            Step::GiveUp if patient.is_none() && tried.is_try() && slot.peek(|lock| lock.may_be_yielded(&*slot)) => {
                 patient = wait_for_yield(core, tried, attempt, *now);
                 match admit(core, tried) {
                     Ok(counted) if patient.is_some() => waiting = Some(counted),
@@ -109,7 +106,7 @@ pub(super) async fn drive(
 /// Notes a lease that was over before its grant came. Returns whether the task must report that now.
 fn note_outlived(turn: &Turn, attempt: &mut Attempt, now: Moment) -> bool {
     let slot = turn.slot();
-    let took = slot.ask(|lock| lock.outlived_lease(now, &**slot).filter(|_| lock.has_turn(turn.id())));
+    let took = slot.peek(|lock| lock.outlived_lease(now, &**slot).filter(|_| lock.has_turn(turn.id())));
     attempt.note_outlived(took)
 }
 
@@ -249,7 +246,7 @@ async fn send(
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
             drawn.map(|first| turn.on_draw_answer(first, *count))
         }
-        Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => {
+        Step::Hold(_) | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => {
             Ok(Told::Nothing)
         }
     })

@@ -37,7 +37,7 @@ pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
 /// The error of a task whose time is up.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = &*request.key;
-    match slot.ask(|lock| lock.why_no_hold(request, attempt, slot, Moment::now())) {
+    match slot.peek(|lock| lock.why_no_hold(request, attempt, slot, Moment::now())) {
         NoHold::Busy { here } => taken(core, slot, request, attempt, here),
         NoHold::Silent(since) => core.store().unanswered(key, since).of_lock(key),
         NoHold::Unknown(error) => error.of_lock(key),
@@ -55,13 +55,13 @@ pub(super) fn taken(
     let key = request.key.to_string();
     // A task here may hold the lock in another mode.
     let is_held_here = was_here || core.is_held_here(&request.key);
-    let owner = slot.ask(|lock| lock.owner_seen().cloned()).filter(|_| !is_held_here);
+    let owner = slot.peek(|lock| lock.owner_seen().cloned()).filter(|_| !is_held_here);
     let rests = owner.as_ref().is_some_and(Token::rests);
     let held_here = is_held_here || owner.is_some_and(|owner| core.is_own_token(&owner));
-    let holder = if held_here { Some(core.label().to_owned()) } else { slot.ask(Lock::holder_elsewhere) };
+    let holder = if held_here { Some(core.label().to_owned()) } else { slot.peek(Lock::holder_elsewhere) };
     let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
-    let frees_in = if is_held_here { None } else { slot.ask(|lock| lock.frees_in(Moment::now())) };
+    let frees_in = if is_held_here { None } else { slot.peek(|lock| lock.frees_in(Moment::now())) };
     let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
-    core.note_timeout(request, waited, &error, slot.ask(|lock| lock.holder_seen_for(slot)));
+    core.note_timeout(request, waited, &error, slot.peek(|lock| lock.holder_seen_for(slot)));
     error
 }

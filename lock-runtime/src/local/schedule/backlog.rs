@@ -13,7 +13,8 @@ use crate::store::{Ownership, Release};
 use crate::timing::RELEASE_BACKOFF;
 use crate::token::Token;
 
-/// How many releases are kept at most. Beyond that a release is not added when its lease ends soon by itself.
+/// While so many releases wait, none is added whose lease ends soon by itself. What was sent without an answer comes back on top:
+/// [`BATCHES`] times [`BATCH`] for each server at most.
 pub(super) const MOST: usize = 10_000;
 /// How many batches may be on their way to one server. What an outage left must not delay the server's other clients.
 const BATCHES: usize = 32;

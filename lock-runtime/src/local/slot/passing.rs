@@ -52,7 +52,7 @@ impl Slot {
     /// Rule L7: passes on a turn that its task did not take up in time.
     pub(crate) fn pass_over(self: &Arc<Self>) {
         let passed_over = self.step(|lock, out| {
-            let (id, release) = lock.pass_over(self.env(), out)?;
+            let (id, release) = lock.note_late_turn(self.env(), out)?;
             Some((self.pass(lock, id, PassedBy::Keeper), release))
         });
         if let Some((passed, release)) = passed_over {

@@ -38,6 +38,6 @@ impl Slot {
     /// The state is locked only when a turn was taken from a task: this runs at each poll.
     fn is_given_up(&self, takings: u32, token: &Token) -> bool {
         mutant!(GivenUpIsSent => return false);
-        self.takings() != takings && !self.ask(|lock| lock.wants(token))
+        self.takings() != takings && !self.peek(|lock| lock.wants(token))
     }
 }

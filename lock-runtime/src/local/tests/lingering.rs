@@ -348,7 +348,7 @@ async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     tokio::task::yield_now().await;
     let slots = locks.core().table().sharing("p:k");
     let [readers, permit] = slots.as_slice() else { panic!("{slots:?}") };
-    let turn = readers.ask(Lock::turn).unwrap();
+    let turn = readers.peek(Lock::turn).unwrap();
     readers.state.lock().lock.lease_mut().unwrap().contention = None;
     // The thread that ends the hold does not come to look who waits beside.
     readers.state.lock().lock.end(turn, false, &**readers, Moment::now(), &mut Effects::default());

@@ -24,9 +24,9 @@ pub(crate) enum Rejoined {
 }
 
 impl Lock {
-    /// Takes the turn from a task that did not take it up. Returns its id, and the release of a lease that others wait for, or that
-    /// no task here takes up. `None` when the task came after all.
-    pub(crate) fn pass_over(&mut self, env: &dyn Env, out: &mut Effects) -> Option<(u64, Option<Release>)> {
+    /// Notes as late the task that did not take up its turn. Returns the id of the turn, which is to be passed on, and the release of a
+    /// lease that others wait for, or that no task here takes up. `None` when the task came after all.
+    pub(crate) fn note_late_turn(&mut self, env: &dyn Env, out: &mut Effects) -> Option<(u64, Option<Release>)> {
         mutant!(LateTurnKept => return None);
         let now = env.now();
         let id = self.turn.filter(|_| !self.is_held())?;
@@ -115,7 +115,7 @@ impl Lock {
         mutant!(LateTryTakesAll => return false);
         match &self.standing {
             Standing::Nothing => false,
-            Standing::Asking(pending) => pending.waits(),
+            Standing::Asking(pending) => pending.is_for_waiter(),
             Standing::Leased(lease) => lease.is_for_waiters,
         }
     }

@@ -18,7 +18,7 @@ fn a_task_that_comes_in_time_has_the_lock() {
     assert!(matches!(stage.look(Trigger::Tick), Action::LookAgain));
     stage.let_pass(TURN_PATIENCE * 9 / 10);
     assert!(matches!(stage.look(Trigger::Tick), Action::LookAgain));
-    assert!(matches!(stage.step(waiting[0], &request()), Step::Hold) && stage.start(waiting[0], &request()));
+    assert!(matches!(stage.step(waiting[0], &request()), Step::Hold(_)));
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_task_that_does_not_come_is_passed_over_and_acts_no_more() {
         assert!(stage.pass_over().is_none());
         assert_eq!(stage.called(), waiting[1..]);
         let _seeded = Seeded::begin(bug);
-        assert_eq!(matches!(stage.step(waiting[0], &request()), Step::Hold), acts, "{bug:?}");
+        assert_eq!(matches!(stage.step(waiting[0], &request()), Step::Hold(_)), acts, "{bug:?}");
     }
 }
 
@@ -52,7 +52,7 @@ fn a_late_task_takes_the_turn_from_one_behind_it_that_has_not_come_either() {
     stage.pass_over();
     let back = stage.come_late(waiting[0], &request());
     assert!(matches!(back, Rejoined::Turn) && stage.effects.takes_turn, "{back:?}");
-    assert!(matches!(stage.step(waiting[0], &request()), Step::Hold));
+    assert!(matches!(stage.step(waiting[0], &request()), Step::Hold(_)));
 }
 
 /// Promise 7: the lock was held after the try began.

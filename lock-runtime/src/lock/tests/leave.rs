@@ -44,7 +44,7 @@ fn the_next_task_goes_on_with_what_was_asked() {
     assert!(matches!(stage.pass(id), Passed::To(_)));
     assert_eq!(stage.called(), [next]);
     assert!(stage.grant(&ask));
-    assert!(matches!(stage.step(next, &request()), Step::Hold));
+    assert!(matches!(stage.step(next, &request()), Step::Hold(_)));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! does that, after the tasks that can run now: what they send goes out in one write. The driver also reads, on the runtime on which
 //! the connection was made. Pushes are taken in with the replies, in the order in which they come.
 //!
-//! A place whose task is gone swallows its reply. Commands that were not handed to the socket by then are taken back.
+//! A place whose task is gone swallows its reply. Its commands that were not handed to the socket by then are taken back, but for
+//! releases.
 
 use std::fmt;
 use std::io;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lock_runtime::testing::is_locked_here;
 use lock_runtime::{LockManager, cache_lock};
 
 use super::{ShopError, Stock, everywhere};
@@ -44,6 +45,49 @@ trait Above {
 trait Local {
     #[cache_lock(prefix = "dynamic", key = item)]
     async fn buy(&self, item: Rc<u64>) -> Result<u64, ShopError>;
+}
+
+/// Its author wrote `async fn`: the key may wait, and fail.
+#[async_trait]
+#[cache_lock(proxy = LockedKeyed)]
+trait Keyed: Sync {
+    #[cache_lock(prefix = "dynamic", key = self.account().await)]
+    async fn waits(&self) -> Result<u64, ShopError>;
+
+    #[cache_lock(prefix = "dynamic", key = self.checked(item)?)]
+    async fn fails(&self, item: u64) -> Result<u64, ShopError>;
+
+    async fn account(&self) -> u64;
+
+    fn checked(&self, _item: u64) -> Result<u64, ShopError> {
+        Err(ShopError::SoldOut)
+    }
+}
+
+struct Account;
+
+#[async_trait]
+impl Keyed for Account {
+    async fn waits(&self) -> Result<u64, ShopError> {
+        Ok(u64::from(is_locked_here("dynamic", &7)))
+    }
+
+    async fn fails(&self, _item: u64) -> Result<u64, ShopError> {
+        Ok(0)
+    }
+
+    async fn account(&self) -> u64 {
+        tokio::task::yield_now().await;
+        7
+    }
+}
+
+#[tokio::test]
+async fn a_key_waits_and_fails_at_the_first_poll() {
+    let locked: Arc<dyn Keyed + Send + Sync> = Arc::new(LockedKeyed::with_manager(Account, LockManager::in_memory()));
+    assert_eq!(locked.waits().await.unwrap(), 1);
+    let failing = locked.fails(1);
+    assert!(matches!(failing.await, Err(ShopError::SoldOut)));
 }
 
 struct Shop(Stock);

@@ -1,6 +1,6 @@
 //! A library that has the runtime under another name, and its user, who has not.
 
-#![deny(missing_docs, unreachable_pub, warnings)]
+#![deny(missing_docs, unreachable_pub, warnings, clippy::pedantic)]
 
 use lock_runtime::LockManager;
 
@@ -18,6 +18,17 @@ pub(crate) mod billing {
         /// Sends the invoice of an order, once.
         #[cache_lock(prefix = "billing", timeout_ms = 0)]
         async fn invoice(&self, #[locked_object] order: u64) -> Result<bool, LockError>;
+
+        /// A default that ignores its arguments.
+        #[cache_lock(prefix = "billing", key = "reminder")]
+        async fn remind(&self, _order: u64) -> Result<bool, LockError> {
+            Ok(false)
+        }
+
+        /// The same without a lock.
+        fn is_known(&self, _order: u64) -> bool {
+            true
+        }
     }
 }
 
@@ -34,5 +45,6 @@ impl Billing for Printer {
 #[tokio::test]
 async fn a_renamed_dependency_is_named_once() {
     let billing = LockedBilling::with_manager(Printer, LockManager::in_memory());
-    assert!(billing.invoice(7).await.unwrap());
+    assert!(billing.invoice(7).await.unwrap() && billing.is_known(7));
+    assert!(!billing.remind(7).await.unwrap());
 }

@@ -14,7 +14,7 @@ use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
     Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, TicketAnswer, exactly_one,
+    Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer, exactly_one,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -108,6 +108,10 @@ impl Server {
 pub(super) type Shared = Arc<Server>;
 
 impl Store for Shared {
+    fn kind(&self) -> &'static StoreKind {
+        &StoreKind::SERVER
+    }
+
     async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
         self.eligibility.lock().unwrap().vote()?;
         self.play(by, async || self.store.claim(ask, by).await).await

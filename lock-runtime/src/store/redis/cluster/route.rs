@@ -158,7 +158,7 @@ impl<'a> Route<'a> {
             Verdict::Final if error.is_out_of_time() => return Err(self.explained(named(error))),
             Verdict::Final => return Err(error),
             Verdict::Moved(to) => {
-                topology.moved(self.slot, &to);
+                topology.on_moved(self.slot, &to);
                 // Two masters that each name the other will soon agree.
                 if self.refused.is_some() {
                     again(&mut self.pause, self.end, &error).await?;

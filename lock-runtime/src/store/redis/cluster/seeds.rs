@@ -60,7 +60,7 @@ impl Seeds {
     }
 
     /// The cluster as one node sees it, over a connection that ends with the answer.
-    pub(super) async fn ask(&self, node: &Node, limit: Duration) -> Result<Map, CallError> {
+    pub(super) async fn fetch_map(&self, node: &Node, limit: Duration) -> Result<Map, CallError> {
         let asking = async {
             let mut commands = redis::pipe();
             commands.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");

@@ -119,12 +119,12 @@ impl Topology {
     }
 
     /// A node named the slot's new master. Most likely more slots have moved, and the new master knows them.
-    pub(super) fn moved(self: &Arc<Self>, slot: u16, to: &Node) {
+    pub(super) fn on_moved(self: &Arc<Self>, slot: u16, to: &Node) {
         self.change(|map| map.assign(slot, to.clone()));
         if self.begin() {
             let (topology, to) = (Arc::clone(self), to.clone());
             tokio::spawn(async move {
-                if let Ok(map) = topology.seeds.ask(&to, topology.common.connect_timeout).await {
+                if let Ok(map) = topology.seeds.fetch_map(&to, topology.common.connect_timeout).await {
                     topology.learn(map);
                 }
                 topology.end();
@@ -134,7 +134,7 @@ impl Topology {
 
     /// Asks the nodes for the map, all at once.
     pub(super) async fn load(&self) -> Result<(), CallError> {
-        let map = self.ask(self.seeds.nodes().to_vec(), self.common.connect_timeout, |_| true).await?;
+        let map = self.fetch_map(self.seeds.nodes().to_vec(), self.common.connect_timeout, |_| true).await?;
         self.learn(map);
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Topology {
             let master = map.master(slot);
             map.epoch >= before.epoch && master.is_some() && master != before.master(slot)
         };
-        if let Ok(map) = self.ask(self.witnesses(), self.common.connect_timeout, is_news).await {
+        if let Ok(map) = self.fetch_map(self.witnesses(), self.common.connect_timeout, is_news).await {
             self.learn(map);
         }
     }
@@ -208,12 +208,17 @@ impl Topology {
     }
 
     /// The first answer that `is_news`, or else the last answer of those that come soon after the first.
-    async fn ask(&self, nodes: Vec<Node>, limit: Duration, is_news: impl Fn(&Map) -> bool) -> Result<Map, CallError> {
+    async fn fetch_map(
+        &self,
+        nodes: Vec<Node>,
+        limit: Duration,
+        is_news: impl Fn(&Map) -> bool,
+    ) -> Result<Map, CallError> {
         // Tasks, so that the calls end with this value.
         let mut asked = JoinSet::new();
         for node in nodes {
             let seeds = self.seeds.clone();
-            asked.spawn(async move { seeds.ask(&node, limit).await });
+            asked.spawn(async move { seeds.fetch_map(&node, limit).await });
         }
         let mut outcome = Err(CallError::Unsuitable("no node could be asked".to_owned()));
         let mut until = Instant::now() + limit + SECOND_OPINION;

@@ -196,8 +196,8 @@ impl Link {
             Err(error) if error.is_io_error() => return self.drop_connection(made.generation),
             Err(error) => error.code(),
         };
-        if let Some(code) = code.filter(|code| self.is_reason_to_move(made, code)) {
-            observe::moves(&self.server, code);
+        if let Some(code) = code.filter(|code| self.is_reason_to_look_elsewhere(made, code)) {
+            observe::looks_for_master(&self.server, code);
             self.leave_connection(made.generation);
         }
     }
@@ -211,7 +211,7 @@ impl Link {
     }
 
     /// Whether a refusal with this code is a reason to look where the locks live now.
-    fn is_reason_to_move(&self, made: Made, code: &str) -> bool {
+    fn is_reason_to_look_elsewhere(&self, made: Made, code: &str) -> bool {
         match code {
             "READONLY" | "MASTERDOWN" => {
                 self.endpoint.moves() || (self.endpoint.is_address() && made.at.elapsed() >= LOOK_PAUSE)
