@@ -87,7 +87,7 @@ mod trait_snapshots;
 ///
 /// - `[from, to]`: each key is borrowed, and all keys have one type.
 /// - `ids` or `order.ids`: the collection is borrowed for the names alone. It may be a `Vec`, a slice, a set, or a reference to one,
-///   `&mut` too.
+///   `&mut` too. A `Vec` behind an `Arc`, `Rc` or `Box` is written `ids.iter()`.
 /// - An argument `ids: impl Iterator<…>` or `impl IntoIterator<…>`, of a generic type with such a bound, or a `Range`, is used up: the
 ///   body can't use it.
 /// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`. So is an argument in braces, `{ ids }`, which
@@ -152,7 +152,7 @@ mod trait_snapshots;
 /// 3. The body runs.
 /// 4. The lock is released, also when the body returns early, fails with `?`, panics or is dropped.
 ///
-/// Arguments move into the body, and are dropped before the lock is released. So a transaction that is an argument, and rolls back
+/// Arguments move into the body, and are dropped before the lock is released, the last one first. So a transaction that is an argument, and rolls back
 /// when it is dropped, does so under the lock. Two kinds of arguments stay outside the body, and are dropped after the lock was
 /// released:
 ///
@@ -270,6 +270,11 @@ mod trait_snapshots;
 /// What the attribute adds gives no warnings. For this it allows some lints where it has to, so a crate can `deny` them, but not
 /// `forbid` them: `deprecated`, `unreachable_code`, `unused_imports`, where an argument is `mut` `unused_assignments`, and of clippy `redundant_closure`,
 /// `redundant_closure_for_method_calls` and `used_underscore_binding`; on a trait `dead_code` and clippy's `future_not_send`, too. The derive allows `deprecated`.
+///
+/// # What a body can't have
+///
+/// The body of a blocking fn is a closure, so `#[track_caller]` does not reach into it. The future of a locked fn is neither `Sync` nor
+/// `Unpin`. A constant parameter of an `impl`, in a fn that names neither `self` nor `Self`, goes in braces: `permits = { N }`.
 ///
 /// # Two methods of one name
 ///

@@ -12,6 +12,7 @@ use std::task::{Context, Waker};
 use tokio::runtime::Handle;
 use tokio::task::coop::consume_budget;
 
+use crate::clock::lent::with_clock_of;
 use crate::entry::Entry;
 use crate::held::Held;
 use crate::keeper::thread::KeeperThread;
@@ -26,14 +27,16 @@ pub struct Blocking {
     /// The body's guard and tokens come from it, and it runs the body.
     pub held: Held,
     thread: Arc<KeeperThread>,
+    /// The runtime whose time is that of the lock. `None` where that makes no difference.
+    clock: Option<Handle>,
 }
 
 impl Blocking {
     /// Waits for the lock on this thread.
     pub(crate) fn enter(entry: &Entry) -> Result<Self, LockError> {
-        let thread = thread_of(entry)?;
-        let held = thread.block_on(entry.enter())?;
-        Ok(Self { held, thread })
+        let (thread, clock) = thread_of(entry)?;
+        let held = thread.block_on(with_clock_of(clock.clone(), entry.enter()))?;
+        Ok(Self { held, thread, clock })
     }
 
     /// Releases the lock and returns the outcome of the body.
@@ -52,18 +55,20 @@ impl Blocking {
     }
 
     fn release(self) -> Result<(), LockError> {
-        let Self { held, thread } = self;
-        thread.block_on(async { held.release().await })
+        let Self { held, thread, clock } = self;
+        thread.block_on(with_clock_of(clock, async { held.release().await }))
     }
 }
 
 /// Waits for the lock on this thread, and returns the guard.
 pub(crate) fn acquire(entry: &Entry) -> Result<LockGuard, LockError> {
-    thread_of(entry)?.block_on(entry.acquire())
+    let (thread, clock) = thread_of(entry)?;
+    thread.block_on(with_clock_of(clock, entry.acquire()))
 }
 
-/// The thread whose runtime drives what this thread waits for. An error where this thread must not wait.
-fn thread_of(entry: &Entry) -> Result<Arc<KeeperThread>, LockError> {
+/// The thread whose runtime drives what this thread waits for, and the runtime of this thread, when the lock is in this process. An error
+/// where this thread must not wait.
+fn thread_of(entry: &Entry) -> Result<(Arc<KeeperThread>, Option<Handle>), LockError> {
     let key = || entry.request.key.to_string();
     if runs_tasks() {
         return Err(LockError::InAsyncTask { key: key() });
@@ -72,7 +77,8 @@ fn thread_of(entry: &Entry) -> Result<Arc<KeeperThread>, LockError> {
         key: key(),
         problem: BackendError::caused_by(format!("the thread that keeps locks can't be started: {error}"), error),
     };
-    entry.engine.thread().map_err(no_thread)
+    let clock = Handle::try_current().ok().filter(|_| entry.engine.has_time_of_runtimes());
+    entry.engine.thread().map(|thread| (thread, clock)).map_err(no_thread)
 }
 
 /// Whether this thread is polling an asynchronous task, and must not wait.

@@ -52,6 +52,11 @@ impl Engine {
         &self.core
     }
 
+    /// Whether the time of its locks is that of the runtimes that use them: the locks are in this process.
+    pub(crate) fn has_time_of_runtimes(&self) -> bool {
+        !self.keeper.has_thread()
+    }
+
     /// The thread that drives what callers on other threads wait for.
     pub(crate) fn thread(&self) -> io::Result<Arc<KeeperThread>> {
         // Not that of a parent of this process: a fork has no threads.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
+use crate::clock::lent::{owner, with_clock_of};
 use crate::clock::{Deadline, Moment};
 use crate::local::{Batch, Core, OutstandingRelease, RepeatLimit, Schedule, Slot};
 use crate::lock::{Action, Round, Trigger};
@@ -93,8 +94,13 @@ impl Keeper {
         if !runtimes.contains(&id) {
             runtimes.push(id);
             drop(runtimes);
-            runtime.spawn(run(Arc::clone(self), Arc::downgrade(core), Running(Arc::clone(self), Some(id))));
+            let work = run(Arc::clone(self), Arc::downgrade(core), Running(Arc::clone(self), Some(id)));
+            runtime.spawn(with_clock_of(owner(), work));
         }
+    }
+
+    pub(crate) fn has_thread(&self) -> bool {
+        self.thread.is_some()
     }
 
     /// How long an answer usually takes, by the time of the last command and by the distance of the server.
@@ -265,16 +271,21 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     }
     for batch in batches(keeper, asks, |(slot, _)| slot.key()) {
         let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
-        tokio::spawn(async move { repeat_asks(&keeper, &core, batch).await });
+        spawn(async move { repeat_asks(&keeper, &core, batch).await });
     }
     if heartbeat && let Some(core) = core.upgrade() {
         let deadline = keeper.by();
-        tokio::spawn(async move { core.store().heartbeat(deadline).await });
+        spawn(async move { core.store().heartbeat(deadline).await });
     }
     for batch in releases {
         let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
-        tokio::spawn(async move { releases::send(&keeper, &core, batch).await });
+        spawn(async move { releases::send(&keeper, &core, batch).await });
     }
+}
+
+/// A task beside the keeper's, in the same time.
+fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(with_clock_of(owner(), work));
 }
 
 /// Batches of [`BATCH`] items at most, each for one server.

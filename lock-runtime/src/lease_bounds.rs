@@ -15,6 +15,12 @@ pub(crate) fn check_max_hold(max_hold: Duration) -> Result<(), LockError> {
     refuse("max_hold", max_hold, problem_of_max_hold(max_hold.as_nanos()))
 }
 
+/// Refuses a time that keeps others out for too long.
+pub(crate) fn check_at_least(at_least: Duration) -> Result<(), LockError> {
+    let problem = "a time of more than a year is a unit mistaken for another; nobody could lock until then";
+    refuse("at_least", at_least, (at_least > LONGEST).then_some(problem))
+}
+
 /// Refuses a lease that is out of bounds.
 pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), LockError> {
     refuse(setting, lease, problem_of_lease(lease.as_nanos()))

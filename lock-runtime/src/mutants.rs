@@ -44,6 +44,7 @@ mod seeded {
         CallsTooSeldom,
         CallsUnderTable,
         ClaimedAfterYield,
+        ClockNotLent,
         CompletePartsKept,
         ConfirmedBeforeHold,
         ConnectionNeverGivenUp,

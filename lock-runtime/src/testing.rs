@@ -126,6 +126,8 @@ use crate::store::faulty::FaultyStore;
 use crate::{Builder, LockGuard, LockKey, LockManager, key};
 
 pub mod errors;
+#[cfg(test)]
+mod tests;
 
 /// A manager for tests, and its server in memory, which fails when the test tells it to.
 ///
@@ -218,8 +220,15 @@ impl TestLocks {
     }
 
     /// Makes a renewal find that its lock is gone: the renewal with this number, counted from now on over all locks, and from 1.
-    /// The first renewal of a hold confirms it, 5 ms after its begin. Then one comes each third of `expire`.
+    /// The first renewal of a hold confirms it, 5 ms after its begin. Then one comes each third of `expire`. Several numbers make
+    /// several losses.
+    ///
+    /// # Panics
+    ///
+    /// When the number is zero.
+    #[track_caller]
     pub fn lose_at_renewal(&self, number: u32) {
+        assert!(number > 0, "renewals are counted from 1");
         self.faulty(|store| store.lose_at_renewal(number));
     }
 
@@ -269,7 +278,7 @@ impl Default for TestLocks {
 pub fn is_locked_here<K: LockKey + ?Sized>(prefix: &str, key: &K) -> bool {
     let Ok(name) = key::name(prefix, key) else { return false };
     let is_name = |hold: &HoldHandle| hold.full_name_of(&name).is_ok_and(|name| *name == *hold.key());
-    Frame::find(is_name).is_some()
+    Frame::find(|hold| is_name(hold) && hold.is_valid()).is_some()
 }
 
 /// Fails a test whose code is not inside of a body that holds this lock. See [`is_locked_here`].

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, LitStr, Pat, Path, Token, parse_quote};
+use syn::{Attribute, Expr, ExprBlock, ExprLit, FnArg, Ident, Lit, LitStr, Pat, Path, Stmt, Token, parse_quote};
 
 use super::parse::{Function, Written};
 use crate::any_token;
@@ -143,6 +143,17 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
         arguments,
         changes_arguments,
     })
+}
+
+/// What is in the braces of `{ N }`, which only say that the compiler is not to check the constant. In a call they would be unnecessary.
+fn in_braces(written: &Expr) -> &Expr {
+    match plain(written) {
+        Expr::Block(ExprBlock { attrs, label: None, block }) if attrs.is_empty() => match block.stmts.as_slice() {
+            [Stmt::Expr(inside @ Expr::Path(_), None)] => inside,
+            _ => written,
+        },
+        _ => written,
+    }
 }
 
 /// The expression without parentheses and without the invisible group that `macro_rules!` puts around a fragment.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use super::{Keeper, follow};
+use super::{Keeper, follow, spawn};
 use crate::clock::Moment;
 use crate::local::{Core, Slot, Warning};
 use crate::observe;
@@ -20,7 +20,7 @@ pub(super) fn connect_again(keeper: &Arc<Keeper>) {
         return;
     }
     let keeper = Arc::clone(keeper);
-    tokio::spawn(async move {
+    spawn(async move {
         keeper.store.connect_again(keeper.by()).await;
         keeper.is_connecting.store(false, Ordering::Relaxed);
     });
@@ -28,7 +28,7 @@ pub(super) fn connect_again(keeper: &Arc<Keeper>) {
 
 pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<(Arc<Slot>, Renewal)>) {
     let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
-    tokio::spawn(async move {
+    spawn(async move {
         let (slots, renewals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let sent = Moment::now();
         let outcome = keeper.store.renew(&renewals, keeper.by()).await;

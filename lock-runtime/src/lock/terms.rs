@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::LockError;
 use crate::attendance::{Attendance, Early};
 use crate::clock::{Deadline, Moment};
-use crate::lease_bounds::check_max_hold;
+use crate::lease_bounds::{check_at_least, check_max_hold};
 use crate::settings::Settings;
 
 /// The time of a request for several keys. Each of its parts asks for one key, and has what is left of that time.
@@ -57,6 +57,7 @@ impl Terms {
         max_hold.map_or(Ok(()), check_max_hold)?;
         let mut kept_lease = Duration::ZERO;
         if !at_least.is_zero() {
+            check_at_least(at_least)?;
             // The time counts from the start of the hold, and the lease from before the command that confirms it.
             kept_lease = settings.drift().lease_for(at_least.saturating_add(settings.command_timeout));
             settings.check_lease("at_least", kept_lease)?;

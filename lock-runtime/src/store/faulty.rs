@@ -29,8 +29,8 @@ struct Faults {
     down_since: Option<Moment>,
     /// How long each answer takes.
     pause: Duration,
-    /// How many renewals are left until one finds that the lock is gone.
-    renewals_until_loss: Option<u32>,
+    /// How many renewals are left until each that finds that the lock is gone.
+    renewals_until_loss: Vec<u32>,
     /// The names of the locks that were granted.
     granted: Vec<String>,
     listeners: Vec<Weak<dyn Events>>,
@@ -65,7 +65,7 @@ impl FaultyStore {
 
     /// Makes the renewal with this number, counted from now on and from 1, find that the lock is gone.
     pub(crate) fn lose_at_renewal(&self, number: u32) {
-        self.faults().renewals_until_loss = Some(number);
+        self.faults().renewals_until_loss.push(number);
     }
 
     pub(crate) fn granted(&self) -> Vec<String> {
@@ -103,9 +103,12 @@ impl FaultyStore {
     fn lose_due(&self, renewals: &[Renewal]) {
         for renewal in renewals {
             let mut faults = self.faults();
-            let left = faults.renewals_until_loss.map(|left| left.saturating_sub(1));
-            let is_due = left == Some(0);
-            faults.renewals_until_loss = left.filter(|_| !is_due);
+            let before = faults.renewals_until_loss.len();
+            faults.renewals_until_loss.retain_mut(|left| {
+                *left -= 1;
+                *left > 0
+            });
+            let is_due = faults.renewals_until_loss.len() < before;
             drop(faults);
             if is_due {
                 self.memory.forget(&renewal.key);

@@ -121,3 +121,95 @@ pub fn too_many_waiters(key: &str, limit: usize) -> LockError {
 pub fn shut_down(key: &str) -> LockError {
     LockError::ShutDown { key: key.to_owned() }
 }
+
+/// [`LockError::Lost`]: the hold had lasted for as long as its request allowed, which is `max_hold`.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_runtime::testing::errors;
+/// assert!(errors::max_hold("seckill:7", Duration::from_secs(60)).is_lost());
+/// ```
+#[must_use]
+pub fn max_hold(key: &str, max_hold: Duration) -> LockError {
+    LockError::Lost { key: key.to_owned(), completed: false, forced: false, max_hold: Some(max_hold), ticket: false }
+}
+
+/// [`LockError::Lost`]: a ticket that gives no lock any more.
+///
+/// ```
+/// # use lock_runtime::testing::errors;
+/// assert!(errors::lost_ticket("seckill:7").to_string().contains("ticket"));
+/// ```
+#[must_use]
+pub fn lost_ticket(key: &str) -> LockError {
+    LockError::Lost { key: key.to_owned(), completed: false, forced: false, max_hold: None, ticket: true }
+}
+
+/// [`LockError::Timeout`]: the lock rests, and is free after `frees_in`.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_runtime::testing::errors;
+/// let second = Duration::from_secs(1);
+/// assert_eq!(errors::rests("seckill:7", second).retry_after(), Some(second));
+/// ```
+#[must_use]
+pub fn rests(key: &str, frees_in: Duration) -> LockError {
+    let (key, frees_in) = (key.to_owned(), Some(frees_in));
+    LockError::Timeout { key, waited: Duration::ZERO, holder: None, held_here: false, frees_in, rests: true }
+}
+
+/// [`LockError::AlreadyHeld`]: the same task holds the lock.
+///
+/// ```
+/// # use lock_runtime::{ErrorKind, testing::errors};
+/// assert_eq!(errors::already_held("seckill:7").kind(), ErrorKind::Misuse);
+/// ```
+#[must_use]
+pub fn already_held(key: &str) -> LockError {
+    LockError::AlreadyHeld { key: key.to_owned(), wants_more: false }
+}
+
+/// [`LockError::InAsyncTask`]: a thread that runs async tasks was to wait.
+///
+/// ```
+/// # use lock_runtime::{ErrorKind, testing::errors};
+/// assert_eq!(errors::in_async_task("seckill:7").kind(), ErrorKind::Misuse);
+/// ```
+#[must_use]
+pub fn in_async_task(key: &str) -> LockError {
+    LockError::InAsyncTask { key: key.to_owned() }
+}
+
+/// [`LockError::InvalidSetting`]: a setting is out of its bounds, for this `reason`.
+///
+/// ```
+/// # use lock_runtime::{ErrorKind, testing::errors};
+/// assert_eq!(errors::invalid_setting("expire", "it is zero").kind(), ErrorKind::Misuse);
+/// ```
+#[must_use]
+pub fn invalid_setting(setting: &'static str, reason: &str) -> LockError {
+    LockError::InvalidSetting { setting, reason: reason.to_owned() }
+}
+
+/// [`LockError::TooFewReplicas`]: `confirmed` replicas have the lock, and `wanted` were to have it.
+///
+/// ```
+/// # use lock_runtime::{ErrorKind, testing::errors};
+/// assert_eq!(errors::too_few_replicas("seckill:7", 0, 1).kind(), ErrorKind::Unavailable);
+/// ```
+#[must_use]
+pub fn too_few_replicas(key: &str, confirmed: u32, wanted: u32) -> LockError {
+    LockError::TooFewReplicas { key: key.to_owned(), confirmed, wanted }
+}
+
+/// [`LockError::Forked`]: the process is a fork of the one that made the manager.
+///
+/// ```
+/// # use lock_runtime::{ErrorKind, testing::errors};
+/// assert_eq!(errors::forked("seckill:7").kind(), ErrorKind::Misuse);
+/// ```
+#[must_use]
+pub fn forked(key: &str) -> LockError {
+    LockError::Forked { key: key.to_owned() }
+}

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprLit, Lit, LitInt, LitStr, UnOp};
 
-use super::{Checked, Options, Place, place_of_check, plain};
+use super::{Checked, Options, Place, in_braces, place_of_check, plain};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -164,7 +164,7 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, known: O
             format!("`{spelling}` can't be negative")
         }
         _ => {
-            let (span, number) = (value.span(), without_fallback(value).to_token_stream());
+            let (span, number) = (value.span(), without_fallback(in_braces(value)).to_token_stream());
             let known = known.or_else(|| (kind.is_checked() && is_literal_arithmetic(value)).then_some(Place::Item));
             // Of whatever integer type it is.
             let checked = known.map(|place| Checked { value: quote_spanned!(span=> (#number) as _), place });
@@ -195,7 +195,7 @@ fn duration(kind: &Kind, value: &Expr, known: Option<Place>) -> syn::Result<Sett
             Err(syn::Error::new_spanned(value, advice))
         }
         _ => {
-            let value = value.to_token_stream();
+            let value = in_braces(value).to_token_stream();
             let checked = known.map(|place| Checked { value: value.clone(), place });
             Ok(Setting { method: any, checked, place: value.span(), value })
         }

@@ -7,7 +7,7 @@ use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, UnOp};
 
 use super::duration::Setting;
 use super::options::Options;
-use super::{Checked, place_of_check, plain, text};
+use super::{Checked, in_braces, place_of_check, plain, text};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -83,7 +83,7 @@ fn permits_of(written: &Expr, mistakes: &mut Mistakes) -> Option<TokenStream> {
         },
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => "the number of permits can't be negative: write at least 1",
         Expr::Lit(_) => "`permits` is how many may hold the lock at once: write an integer, as in `permits = 4`",
-        _ => return Some(written.to_token_stream()),
+        _ => return Some(in_braces(written).to_token_stream()),
     };
     mistakes.at(written, problem);
     None

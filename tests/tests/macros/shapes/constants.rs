@@ -76,6 +76,12 @@ impl<const SIZE: u32, const LEASE: u64> Pool<SIZE, LEASE> {
     async fn made() -> Result<Self> {
         Ok(Self)
     }
+
+    /// Nothing here tells that the fn stands in an `impl`.
+    #[cache_lock(key = "pool", permits = { SIZE }, expire_ms = { LEASE }, manager = *LOCKS)]
+    async fn size() -> Result<u32> {
+        Ok(SIZE)
+    }
 }
 
 #[cache_lock(proxy = LockedOpening)]
@@ -93,7 +99,7 @@ impl<const LEASE: u64> Opening<LEASE> for Here {
 #[tokio::test]
 async fn constants_that_are_parameters_of_a_type_or_a_trait_are_taken() -> Result<()> {
     let pool = Pool::<3, 400>::made().await?;
-    assert_eq!(pool.of_block().await?, 3);
+    assert_eq!(pool.of_block().await? + Pool::<3, 400>::size().await?, 6);
     assert_eq!(Opening::<400>::open(&LockedOpening::with_manager(Here, (*LOCKS).clone())).await?, 400);
     Ok(())
 }

@@ -1,0 +1,89 @@
+//! Tests of the test kit.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+
+use super::*;
+use crate::LockError;
+use crate::mutants::{Mutant, Seeded};
+
+/// A hold on a thread of a runtime whose clock a test has paused, and let run ahead by a minute. Returns what is left of its lease, or why
+/// it was lost.
+async fn held_on_a_thread(locks: &LockManager, bug: Option<Mutant>) -> Result<Duration, LockError> {
+    let locks = locks.clone();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let held = spawn_blocking(move || {
+        let _seeded = Seeded::begin(bug);
+        locks.lock("p", "run").run_blocking(|| ())?;
+        let guard = locks.lock("p", "guard").acquire_blocking()?;
+        // Its keeper confirms it meanwhile.
+        std::thread::sleep(Duration::from_millis(30));
+        Ok(guard.remaining())
+    });
+    held.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_has_its_lock_in_the_time_of_its_runtime() {
+    for (bug, lasts) in [(None, true), (Some(Mutant::ClockNotLent), false)] {
+        for locks in [TestLocks::new().manager().clone(), LockManager::in_memory()] {
+            let left = held_on_a_thread(&locks, bug).await;
+            assert_eq!(left.as_ref().is_ok_and(|left| *left > Duration::from_secs(20)), lasts, "{left:?}");
+        }
+    }
+}
+
+/// The clock of the runtime stands still while a thread of it waits.
+#[tokio::test(start_paused = true)]
+async fn a_thread_waits_as_long_as_it_wants_to_and_no_longer() {
+    let test = TestLocks::new();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let _other = test.hold_elsewhere("p", "k").await;
+    let locks = test.manager().clone();
+    let waited = spawn_blocking(move || {
+        let begun = Instant::now();
+        let outcome = locks.lock("p", "k").timeout(Duration::from_millis(200)).run_blocking(|| ());
+        (outcome, begun.elapsed())
+    });
+    let (outcome, waited) = waited.await.unwrap();
+    assert!(outcome.unwrap_err().is_timeout() && waited >= Duration::from_millis(200), "{waited:?}");
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
+}
+
+/// How long after its begin the body of each of these holds learns that its lock is lost.
+#[tokio::test(start_paused = true)]
+async fn several_renewals_lose_their_locks() {
+    let test = TestLocks::new();
+    test.lose_at_renewal(2);
+    test.lose_at_renewal(4);
+    for (key, lost) in [(1, true), (2, true), (3, false)] {
+        let body = async {
+            assert!(is_locked_here("p", &key));
+            tokio::time::sleep(Duration::from_secs(15)).await;
+        };
+        let outcome = test.manager().lock("p", &key).expire(Duration::from_secs(30)).run(body).await;
+        assert_eq!(outcome.is_err_and(|error| error.is_lost()), lost, "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_goes_on_without_its_lock_does_not_have_it() {
+    let test = TestLocks::new();
+    let body = async {
+        assert!(is_locked_here("p", "k"));
+        test.lose("p", "k");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        is_locked_here("p", "k")
+    };
+    let (request, is_locked) =
+        (test.manager().lock("p", "k").on_lost(crate::OnLost::Continue), std::cell::Cell::new(true));
+    let outcome = request.run(async { is_locked.set(body.await) }).await;
+    assert!(outcome.unwrap_err().is_lost() && !is_locked.get());
+}
+
+#[test]
+#[should_panic(expected = "counted from 1")]
+fn there_is_no_renewal_zero() {
+    TestLocks::new().lose_at_renewal(0);
+}
