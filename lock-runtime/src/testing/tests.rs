@@ -34,6 +34,27 @@ async fn a_thread_has_its_lock_in_the_time_of_its_runtime() {
     }
 }
 
+/// A manager that several tests share: the clock of one of them stands still, and the next one does not.
+#[test]
+fn a_runtime_that_has_stopped_its_clock_ends_no_lock_of_another() {
+    let locks = LockManager::in_memory();
+    for is_paused in [true, false] {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(is_paused).build().unwrap();
+        let locks = locks.clone();
+        let left = runtime.block_on(async move {
+            spawn_blocking(move || {
+                std::thread::sleep(Duration::from_millis(100));
+                let guard = locks.lock("p", "k").expire(Duration::from_millis(90)).acquire_blocking().unwrap();
+                std::thread::sleep(Duration::from_millis(30));
+                guard.remaining()
+            })
+            .await
+        });
+        assert!(!left.unwrap().is_zero(), "{is_paused}");
+    }
+}
+
 /// The clock of the runtime stands still while a thread of it waits.
 #[tokio::test(start_paused = true)]
 async fn a_thread_waits_as_long_as_it_wants_to_and_no_longer() {
