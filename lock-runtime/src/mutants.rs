@@ -33,6 +33,7 @@ mod seeded {
         AlarmsUnheeded,
         AnswersShifted,
         AnyAnswerIsNo,
+        AskersWaitElsewhere,
         AttemptEndsWithCaller,
         AttendanceKeepsWaker,
         AwaitedReleaseRepeated,

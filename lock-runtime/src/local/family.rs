@@ -35,7 +35,7 @@ impl Family {
         now: Moment,
     ) -> (Arc<Slot>, Entrance<'a>) {
         if share != Share::READ {
-            return self.enter_permit(core, request, share, None, now);
+            return self.enter_permit(core, request, share, None);
         }
         let slot = match self.together().filter(|_| request.joins_readers()).map(Arc::clone) {
             Some(slot) => slot,
@@ -53,7 +53,6 @@ impl Family {
         request: &ResolvedRequest,
         share: Share,
         place: Option<OldPlace>,
-        now: Moment,
     ) -> (Arc<Slot>, Entrance<'a>) {
         let (mut first, mut in_use, mut asked_for) = (None, 0, 0);
         for slot in self.of_share(share) {
@@ -69,8 +68,8 @@ impl Family {
         }
         let Some(slot) = first.filter(|_| !share.fits_beside(in_use)).map(Arc::clone) else {
             let slot = self.add_permit(core, request, share);
-            let entered = slot.enter(&core.waiter_limit, request, now);
-            return (slot, entered);
+            let id = slot.step(|lock, _| slot.take_turn_of_permit(lock));
+            return turn_of(&slot, id);
         };
         let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else {
             return self.refuse_try(slot, share);

@@ -83,10 +83,9 @@ impl Table {
         request: &ResolvedRequest,
         share: Share,
         place: OldPlace,
-        now: Moment,
     ) -> (Arc<Slot>, Entrance<'a>) {
         let Keys { sharing, .. } = &mut *self.keys.lock();
-        sharing.entry(Arc::clone(&request.key)).or_default().enter_permit(core, request, share, Some(place), now)
+        sharing.entry(Arc::clone(&request.key)).or_default().enter_permit(core, request, share, Some(place))
     }
 
     /// The slot for a lock that is adopted under `token`. The slot knows the token from now on.

@@ -143,9 +143,14 @@ impl Lock {
     /// Gives the turn a new id, whoever had it. Who has the old id passes nothing on any more.
     pub(crate) fn renew_turn(&mut self) -> u64 {
         let id = self.waiters.new_id();
+        self.give_turn(id);
+        id
+    }
+
+    /// Gives the turn to the task `id`, whoever had it.
+    pub(crate) fn give_turn(&mut self, id: u64) {
         self.turn = Some(id);
         self.offers.reset();
-        id
     }
 
     /// Fails all waiters.

@@ -1,7 +1,9 @@
 //! [`drive`]: the steps of the task with the turn, and what each of them sends.
 
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::sync::futures::Notified;
 
@@ -35,6 +37,8 @@ pub(super) async fn drive(
 ) -> Result<Hold, LockError> {
     let slot = Arc::clone(turn.slot());
     let mut patient: Option<Box<ResolvedRequest>> = None;
+    // Dropped before the turn: who passes the turn on leaves the other queue first.
+    let mut asking: Option<QueuePlace<'_>> = None;
     let tried = request;
     loop {
         let request = patient.as_deref().unwrap_or(tried);
@@ -51,10 +55,26 @@ pub(super) async fn drive(
             Step::Hold(started) => return Ok(Hold::new(turn, started, request)),
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Wait(pause) => {
+                if asking.is_none() && !request.is_try() {
+                    asking = QueuePlace::of_asker(&slot, turn.id(), request);
+                }
                 // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
-                let _ = tokio::time::timeout(pause, changed).await;
+                let waited = tokio::time::timeout(pause, change_or_call(changed, asking.as_mut())).await;
+                if let Ok(Some(called)) = waited {
+                    // The next one has the ask from now on.
+                    drop(turn);
+                    *now = Moment::now();
+                    if attempt.is_over(*now) {
+                        return Err(error_at_timeout(core, &slot, request, attempt));
+                    }
+                    return match take_over(core, called, request, *now) {
+                        Ok(hold) => Ok(hold),
+                        Err(turn) => Box::pin(drive(core, turn, request, attempt, now, waiting)).await,
+                    };
+                }
             }
             Step::Rejoin => {
+                asking = None;
                 attempt.has_replaced |= slot.peek(|lock| lock.is_seized(turn.id()));
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
@@ -110,6 +130,16 @@ fn note_outlived(turn: &Turn, attempt: &mut Attempt, now: Moment) -> bool {
     attempt.note_outlived(took)
 }
 
+/// Resolves when something changes in the slot, or when the task is called to another permit: with that turn.
+async fn change_or_call(changed: Notified<'_>, mut asking: Option<&mut QueuePlace<'_>>) -> Option<Turn> {
+    let mut changed = pin!(changed);
+    poll_fn(|context| match asking.as_mut().map(|place| Pin::new(place).poll(context)) {
+        Some(Poll::Ready(called)) => Poll::Ready(called),
+        Some(Poll::Pending) | None => changed.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
 /// Registers for what changes in the slot, and only then looks whether the manager is shut down: the shutdown wakes a task once.
 fn register<'a>(core: &Core, slot: &'a Slot, request: &ResolvedRequest) -> Result<Notified<'a>, LockError> {
     mutant!(LooksBeforeRegistering => {
@@ -159,7 +189,7 @@ async fn wait_for_any_permit(
     now: &mut Moment,
 ) -> Result<Hold, LockError> {
     *now = Moment::now();
-    let (slot, entered) = core.table().enter_again(core, request, share, place, *now);
+    let (slot, entered) = core.table().enter_again(core, request, share, place);
     let (turn, waiting) = match entered {
         Entrance::Found(Entered::Turn { id, .. }) => (Turn::new(&slot, id), None),
         Entrance::Waits(id, waiting) => {

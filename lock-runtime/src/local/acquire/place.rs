@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::local::slot::Slot;
 use crate::local::slot::permits::PermitQueue;
 use crate::local::turn::Turn;
-use crate::lock::{Attempt, ResolvedRequest};
+use crate::lock::{Attempt, ResolvedRequest, Waiter};
 
 /// A place in the queue of a slot, or in the queue of all permits of a name. As a future it waits for the turn, and yields `None`
 /// when nobody will pass on the turn any more.
@@ -35,6 +35,15 @@ impl<'a> QueuePlace<'a> {
     /// The place `id` in the slot's own queue, whoever has given the id.
     pub(super) fn in_queue_of(slot: &'a Arc<Slot>, id: u64) -> Self {
         Self { slot, taken_by: Some(Arc::clone(slot)), id: NonZeroU64::new(id) }
+    }
+
+    /// The place of a task that has the turn `turn` and waits for a permit in the store: a permit of this process may come free first.
+    /// `None` when the lock has no other permits.
+    pub(super) fn of_asker(slot: &'a Arc<Slot>, turn: u64, request: &ResolvedRequest) -> Option<Self> {
+        mutant!(AskersWaitElsewhere => return None);
+        let permits = slot.permits.as_deref().filter(|_| PermitQueue::has_made(turn))?;
+        permits.add_asker(turn, Waiter::new(request));
+        Some(Self::new(slot, turn))
     }
 
     /// Waits for the turn until the attempt is given up. [`turn_of`] takes in the end of the wait.

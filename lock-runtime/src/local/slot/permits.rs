@@ -1,9 +1,10 @@
 //! [`PermitQueue`]: the tasks of this process that wait for one of the permits of a name.
 //!
 //! Each permit in use here has a slot of its own, with a lease of its own. The queue is for all of them: whichever slot comes
-//! free takes the first task.
+//! free takes the first task. A task that has asked the store for one more permit, and waits for it there, waits here as well: it came
+//! before those who found all permits in use. When it is called, it leaves its ask to the next one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub(in crate::local) struct PermitQueue(Mutex<Queue>);
 #[derive(Debug)]
 struct Queue {
     waiters: WaitQueue,
+    /// Those among them who have asked for a permit, too, with the turn of its slot.
+    askers: BTreeSet<u64>,
     /// The slots that have taken a task each, and which the tasks do not know yet.
     taken_by: BTreeMap<u64, Arc<Slot>>,
 }
@@ -47,7 +50,8 @@ pub(in crate::local) enum FoundPermit {
 
 impl Default for PermitQueue {
     fn default() -> Self {
-        Self(Mutex::new(Queue { waiters: WaitQueue::around(FIRST), taken_by: BTreeMap::new() }))
+        let waiters = WaitQueue::around(FIRST);
+        Self(Mutex::new(Queue { waiters, askers: BTreeSet::new(), taken_by: BTreeMap::new() }))
     }
 }
 
@@ -62,6 +66,18 @@ impl PermitQueue {
         };
         waiters.add(id, waiter);
         id
+    }
+
+    /// The number of a task that comes now, and asks for a permit at once.
+    pub(in crate::local) fn new_id(&self) -> u64 {
+        self.0.lock().waiters.new_id()
+    }
+
+    /// The task with this number has asked for a permit, and waits for whichever comes first.
+    pub(in crate::local) fn add_asker(&self, id: u64, waiter: Waiter) {
+        let queue = &mut *self.0.lock();
+        queue.waiters.add(id, waiter);
+        queue.askers.insert(id);
     }
 
     /// Whether a waiter's id is that of a place in a queue of permits.
@@ -83,6 +99,7 @@ impl PermitQueue {
     pub(in crate::local) fn leave(&self, id: u64) -> Option<Arc<Slot>> {
         let mut queue = self.0.lock();
         let waiter = queue.waiters.remove(id);
+        queue.askers.remove(&id);
         let slot = queue.taken_by.remove(&id);
         drop(queue);
         drop(waiter);
@@ -94,18 +111,27 @@ impl PermitQueue {
         self.0.lock().waiters.remove(id)
     }
 
-    /// Takes the first task, for a permit of `slot`.
-    fn pop(&self, slot: &Arc<Slot>) -> Option<(u64, Waiter)> {
+    /// Takes the first task, for a permit of `slot`, whose turn `turn` passes on.
+    fn pop(&self, slot: &Arc<Slot>, turn: u64) -> Option<(u64, Waiter)> {
         mutant!(PermitQueueForgotten => return None);
         let queue = &mut *self.0.lock();
-        let (id, waiter) = queue.waiters.pop()?;
+        // The task with that turn does not come.
+        let own = queue.waiters.remove(turn);
+        let first = queue.waiters.pop();
+        if let Some(own) = own {
+            queue.waiters.add(turn, own);
+        }
+        let (id, waiter) = first?;
+        queue.askers.remove(&id);
         mutant!(TakenUntold => return Some((id, waiter)));
         queue.taken_by.insert(id, Arc::clone(slot));
         Some((id, waiter))
     }
 
+    /// How many wait, but for those who have asked.
     pub(in crate::local) fn len(&self) -> usize {
-        self.0.lock().waiters.len()
+        let queue = self.0.lock();
+        queue.waiters.len() - queue.askers.len()
     }
 
     /// Fails all who wait.
@@ -126,10 +152,17 @@ impl Slot {
     pub(in crate::local) fn take_from_permits(self: &Arc<Self>, lock: &mut Lock, turn: u64) {
         if let Some(permits) = &self.permits
             && lock.calls_for_any_permit(turn, &**self)
-            && let Some((id, waiter)) = permits.pop(self)
+            && let Some((id, waiter)) = permits.pop(self, turn)
         {
             lock.add_waiter(id, waiter);
         }
+    }
+
+    /// Takes the turn, whoever had it. Its number says when its task came, also among those who wait for any permit.
+    pub(in crate::local) fn take_turn_of_permit(&self, lock: &mut Lock) -> u64 {
+        let id = self.permits.as_ref().map_or_else(|| lock.renew_turn(), |permits| permits.new_id());
+        lock.give_turn(id);
+        id
     }
 
     /// Takes the turn when no task has it, or has taken it up. A task that is `waiting` in the queue leaves the queue in the same step,
@@ -140,7 +173,7 @@ impl Slot {
             if lock.has_adopter() {
                 FoundPermit::AwaitsAdopter
             } else if lock.is_turn_free() && is_ours() {
-                FoundPermit::Idle(lock.renew_turn())
+                FoundPermit::Idle(self.take_turn_of_permit(lock))
             } else {
                 if waiting.is_some() {
                     lock.note_waiter_for_early();

@@ -1,11 +1,15 @@
 //! Tests: the queue of all permits of a name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::mutants::{Mutant, Seeded};
+use crate::mutex::Mutex;
+use crate::timing::TURN_PATIENCE;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -125,4 +129,69 @@ async fn a_permit_inside_of_one_of_more_permits_is_refused() {
         assert_eq!(is_told, is_refused, "{bug:?}: {told:?}");
         assert!(nested(4, 4).await.is_ok() && nested(1, 4).await.is_ok());
     }
+}
+
+/// In which order tasks get the one of two permits that another process does not have. The first of them asks for it while a task here
+/// has it; the others come later.
+async fn served(later: u32, bug: Option<Mutant>) -> Vec<u32> {
+    let _seeded = Seeded::begin(bug);
+    let locks = LockManager::in_memory();
+    let elsewhere = LockManager::builder().label("elsewhere").in_memory_with(&locks).unwrap();
+    let _elsewhere = permit(&elsewhere).acquire().await.unwrap();
+    let here = permit(&locks).acquire().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    for number in 0..=later {
+        let (acquiring, order) = (permit(&locks).acquire(), Arc::clone(&order));
+        tasks.spawn(async move {
+            let _guard = acquiring.await.unwrap();
+            order.lock().push(number);
+            sleep(Duration::from_millis(1 + u64::from(number % 3) * 7)).await;
+        });
+        sleep(SOON).await;
+    }
+    drop(here);
+    while tasks.join_next().await.is_some() {}
+    drop(locks);
+    let order = order.lock();
+    order.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_permit_goes_before_those_who_come_later() {
+    let in_order: Vec<u32> = (0..=12).collect();
+    assert_eq!(served(12, None).await, in_order);
+    assert_ne!(served(12, Some(Mutant::AskersWaitElsewhere)).await, in_order);
+}
+
+/// Whether a task gets a permit that comes free here though the one in front of it, which asked for another one, is not polled.
+#[tokio::test(start_paused = true)]
+async fn who_asked_for_a_permit_and_does_not_come_keeps_nobody_out() {
+    let locks = LockManager::in_memory();
+    let elsewhere = LockManager::builder().label("elsewhere").in_memory_with(&locks).unwrap();
+    let other = permit(&elsewhere).acquire().await.unwrap();
+    for is_dropped in [true, false] {
+        let here = permit(&locks).acquire().await.unwrap();
+        let mut first = permit(&locks).acquire();
+        assert!((&mut first).now_or_never().is_none(), "it asks, and is not polled any more");
+        sleep(SOON).await;
+        let second = waiting(&locks);
+        sleep(SOON).await;
+        if is_dropped {
+            drop(first);
+            drop(here);
+            drop(timeout(SOON, second).await.expect("at once"));
+        } else {
+            drop(here);
+            // It is called, and waited for.
+            let second = timeout(TURN_PATIENCE + SOON, second).await.expect("soon").unwrap();
+            assert!(timeout(SECOND / 10, &mut first).await.is_err(), "both permits are in use");
+            drop(second);
+            drop(timeout(SOON, first).await.expect("it has kept its place"));
+        }
+        sleep(SECOND).await;
+    }
+    drop(other);
+    sleep(SOON).await;
+    assert!(locks.core().table().all().is_empty());
 }
