@@ -211,14 +211,15 @@ impl Entry {
             let mut behind = None;
             for outcome in self.try_all(tried, times, attendance).await {
                 match outcome {
-                    Ok(hold) if behind.is_none() => held.push(hold),
+                    // What a try has got is released before it ends: all of it.
+                    Ok(hold) if behind.is_none() || times.is_try() => held.push(hold),
                     // Who waits for a key holds no key behind it.
                     Ok(hold) => drop(hold),
-                    Err(error) if times.is_try() => return Err(error),
                     Err(error) => behind = behind.or(Some(error)),
                 }
             }
             match behind {
+                Some(error) if times.is_try() => return Err(error),
                 None if tried.len() == rest.len() => return Ok(()),
                 // What the try was told of the key is all that there is time for.
                 Some(error) if times.give_up.has_passed() => {

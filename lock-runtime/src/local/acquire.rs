@@ -8,8 +8,8 @@ mod failures;
 mod place;
 mod take_over;
 
-use drive::drive;
-use failures::{error_at_timeout, forked_error, shut_down, taken, too_many};
+use drive::{Driven, drive};
+use failures::{error_at_timeout, error_of, forked_error, shut_down, taken, too_many};
 use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};
 
@@ -103,17 +103,22 @@ type Begun<'a> = Result<Hold, (Turn, Option<CountedWaiter<'a>>)>;
 
 /// Makes a complete hold of what the task has: with the turn it asks the store, and who joined other readers draws its fencing token.
 /// `None` when the task has to begin anew: the hold of the readers was lost, or this reader came late.
-async fn complete(
-    core: &Arc<Core>,
+async fn complete<'a>(
+    core: &'a Arc<Core>,
     slot: &Slot,
-    begun: Begun<'_>,
+    begun: Begun<'a>,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
     mut now: Moment,
 ) -> Result<Option<Hold>, LockError> {
     let mut hold = match begun {
         Ok(hold) => hold,
-        Err((turn, waiting)) => drive(core, turn, request, attempt, &mut now, waiting).await?,
+        Err((mut turn, mut waiting)) => loop {
+            match drive(core, turn, request, attempt, &mut now, waiting).await? {
+                Driven::Hold(hold) => break hold,
+                Driven::Moved(other, still) => (turn, waiting) = (other, still),
+            }
+        },
     };
     if hold.lacks_fence(request) {
         let drawn = Box::pin(draw_fence(hold, request, attempt.by())).await?;
@@ -149,13 +154,14 @@ async fn wait_for_sibling(
     loop {
         // A change that comes after the look at the slot ends the wait.
         let changed = slot.changed.notified();
-        match slot.peek(|lock| lock.outcome_of_turn(holds, slot)) {
+        match slot.peek(|lock| lock.outcome_of_turn(holds, request, attempt, slot)) {
             TurnOutcome::Open if !attempt.by().has_passed() => {
                 let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
             }
             TurnOutcome::Held if !request.joins_readers() => return Err(taken(core, slot, request, attempt, true)),
             TurnOutcome::Held | TurnOutcome::Left => return Ok(()),
-            TurnOutcome::Open | TurnOutcome::Refused => return Err(error_at_timeout(core, slot, request, attempt)),
+            TurnOutcome::Refused(why) => return Err(error_of(why, core, slot, request, attempt)),
+            TurnOutcome::Open => return Err(error_at_timeout(core, slot, request, attempt)),
         }
     }
 }

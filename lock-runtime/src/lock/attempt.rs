@@ -55,8 +55,10 @@ enum Sent {
 pub(crate) enum Told {
     /// There is no answer, or the server came too late to the ask and did nothing.
     Nothing,
-    /// The task has the lock. When it has lost its turn by the time that it reads this, it came late.
+    /// The task has the lock.
     Yes,
+    /// The task had the lock, and did not come for it in time.
+    Missed,
     /// Somebody else has the lock.
     No,
     /// The task does not have the lock any more. Nobody knows who has it, so a single try asks again.
@@ -204,7 +206,9 @@ impl Attempt {
 
     fn has_asked(&self) -> bool {
         mutant!(LeaseThatIsGoneIsAnswer => return self.has_sent());
-        self.sent == Sent::Ask
+        mutant!(GrantThatIsGoneIsAnswer => return self.sent == Sent::Ask);
+        // What was granted, and is gone before the hold began, is no answer, unless the task did not come for it.
+        self.sent == Sent::Ask && self.told != Told::Yes
     }
 
     /// Notes that a command is about to be sent, which `asks` for the lock, or is about a lease that is here.
@@ -231,6 +235,13 @@ impl Attempt {
         if told == Told::Lost {
             mutant!(LossIsAnswer => return);
             self.sent = Sent::NoAsk;
+        }
+    }
+
+    /// Notes that the task did not take up its turn in time.
+    pub(crate) fn note_passed_over(&mut self) {
+        if self.told == Told::Yes {
+            self.told = Told::Missed;
         }
     }
 

@@ -300,6 +300,11 @@ impl Lease {
         !is_known && self.contention_ends_in(now).is_some()
     }
 
+    /// Whether others were heard of that wait.
+    pub(super) fn has_contention(&self) -> bool {
+        self.contention.is_some()
+    }
+
     /// Whether others are known to wait.
     pub(crate) fn is_contended(&self, now: Moment) -> bool {
         mutant!(WaiterNeverGone => return self.contention.is_some());

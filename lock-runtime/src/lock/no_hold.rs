@@ -43,6 +43,8 @@ impl Lock {
             LockStatus::Silent(since) => NoHold::Silent(since),
             // This process had the lock meanwhile, and left too little time for an answer.
             LockStatus::Unknown if attempt.was_held_here() => NoHold::Busy { here: true },
+            // Another task here has taken the turn: it replaces the holder, or adopts the lock.
+            LockStatus::Unknown if was_seized(attempt) => NoHold::Busy { here: true },
             LockStatus::Unknown => unread_answer(request, attempt, env, now)
                 .or_else(|| silent_server(attempt, silence, env))
                 .unwrap_or(NoHold::Busy { here: false }),
@@ -144,7 +146,7 @@ fn unread_answer(request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, no
             // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
             _ if comes_late(attempt.by(), now) => late(),
             Told::No => None,
-            Told::Yes => late(),
+            Told::Yes | Told::Missed => late(),
             // Its own command came behind a sibling's, and had what was left of the time.
             Told::Nothing if is_behind_sibling(attempt, env) => None,
             Told::Nothing | Told::Lost => silent(),
@@ -155,6 +157,12 @@ fn unread_answer(request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, no
     }
     // Siblings may have asked one after another, each of them gone before the store answered.
     if attempt.has_counted_none(env.answers()) { silent() } else { None }
+}
+
+/// Whether another task here took the turn of a single try.
+fn was_seized(attempt: &Attempt) -> bool {
+    mutant!(SeizedTryIsLate => return false);
+    attempt.is_try() && attempt.has_replaced
 }
 
 /// Whether a single try has waited for a sibling that was answered: the sibling was there before it.

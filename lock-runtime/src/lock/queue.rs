@@ -140,6 +140,11 @@ impl Lock {
         self.has_turn(id) && self.waiters.is_empty() && !self.lease().is_some_and(|lease| lease.keeps_out(env))
     }
 
+    /// Whether the lease goes to the next task here: no other process is known to wait for it.
+    pub(crate) fn hands_lease_over(&self) -> bool {
+        self.lease().is_some_and(|lease| !lease.has_contention())
+    }
+
     /// Gives the turn a new id, whoever had it. Who has the old id passes nothing on any more.
     pub(crate) fn renew_turn(&mut self) -> u64 {
         let id = self.waiters.new_id();

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::attempt::Attempt;
+use super::no_hold::NoHold;
+use super::request::ResolvedRequest;
 use super::{Entered, Env, Lock};
 use crate::BackendError;
 use crate::clock::Moment;
@@ -39,8 +42,9 @@ pub(crate) enum TurnOutcome {
     Open,
     /// A hold began. It may have ended since.
     Held,
-    /// The lock is held elsewhere, or the store does not answer.
-    Refused,
+    /// The lock is held elsewhere, or the store does not answer. The try is told so in the same look: a moment later the sibling may be
+    /// gone, and with it what it was told.
+    Refused(NoHold),
     /// Nobody has the turn any more, or its task did not take it up.
     Left,
 }
@@ -160,14 +164,21 @@ impl Lock {
     ///
     /// Whoever watches is woken at each change that makes it anything but open: an answer, a failure, a hold that begins while a try
     /// waits, and a turn that ends or is taken from its task.
-    pub(crate) fn outcome_of_turn(&self, holds: u64, env: &dyn Env) -> TurnOutcome {
+    pub(crate) fn outcome_of_turn(
+        &self,
+        holds: u64,
+        request: &ResolvedRequest,
+        attempt: &Attempt,
+        env: &dyn Env,
+    ) -> TurnOutcome {
         if self.has_held_since(holds) {
             return TurnOutcome::Held;
         }
+        let refused = || TurnOutcome::Refused(self.why_no_hold(request, attempt, env, env.now()));
         match self.status(SILENCE, env) {
             LockStatus::HeldHere => TurnOutcome::Held,
-            LockStatus::HeldElsewhere => TurnOutcome::Refused,
-            LockStatus::Unreachable(_) if !self.has_failed_briefly() => TurnOutcome::Refused,
+            LockStatus::HeldElsewhere => refused(),
+            LockStatus::Unreachable(_) if !self.has_failed_briefly() => refused(),
             _ if self.has_left() => TurnOutcome::Left,
             _ => TurnOutcome::Open,
         }

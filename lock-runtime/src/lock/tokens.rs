@@ -112,10 +112,17 @@ impl Lock {
         matches!(self.use_of(token), Use::Asks | Use::Leased)
     }
 
-    /// Whether `token` is used: for an ask, for a lease that does not linger, or by a body whose hold was lost.
+    /// Whether `token` is used: for an ask, for a lease that some task has, or by a body whose hold was lost. A lease that lingers, or
+    /// that its task has left, is released for whoever comes.
     pub(crate) fn uses(&self, token: &Token) -> bool {
         let of_body = |ending: &EndingToken| ending.token == *token && ending.user == EndingUser::Bodies;
-        self.wants(token) && !self.lingers() || self.ending.iter().any(of_body)
+        self.wants(token) && !self.lingers() && !self.is_left() || self.ending.iter().any(of_body)
+    }
+
+    /// Whether no task has the lease any more: the keeper is about to release it.
+    fn is_left(&self) -> bool {
+        mutant!(LeftLeaseIsUsed => return false);
+        self.lease().is_some() && !self.is_held() && !self.is_taken()
     }
 
     /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.

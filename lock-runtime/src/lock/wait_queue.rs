@@ -69,7 +69,7 @@ impl WaitQueue {
         self.fenced
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
         self.places.iter().filter(|(_, waiter)| waiter.is_some()).map(|(id, _)| *id)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_runtime::{LockError, LockGuard, LockManager, LockMode};
+use lock_runtime::{LockError, LockGuard, LockManager, LockMode, LockRequest};
 use tests::over_every_store;
 use tests::patience::NOISE;
 use tests::stores::World;
@@ -30,8 +30,26 @@ over_every_store![
     all_readers_are_stopped_by_force,
     a_reader_that_gives_up_leaves_nothing,
     a_dropped_reader_makes_way_for_a_writer,
+    a_dropped_guard_makes_way_for_a_try_in_another_mode,
     a_reader_that_joins_does_not_shorten_the_time_that_writers_are_kept_out,
 ];
+
+async fn a_dropped_guard_makes_way_for_a_try_in_another_mode(world: World) {
+    if refuses_sharing(&world).await {
+        return;
+    }
+    let manager = world.manager().await;
+    let modes: [fn(LockRequest) -> LockRequest; 3] = [|lock| lock, LockRequest::read, |lock| lock.permits(2)];
+    for (before, after) in [(0, 1), (0, 2), (1, 0), (2, 0), (1, 2), (2, 1)] {
+        for round in 0..20 {
+            let request = |mode: usize| modes[mode](manager.lock("p", &round).timeout(LONG));
+            drop(request(before).acquire().await.unwrap());
+            let got = request(after).try_acquire().await.unwrap();
+            assert!(got.is_some(), "round {round}: mode {before}, then {after}");
+            got.unwrap().release().await.unwrap();
+        }
+    }
+}
 
 async fn read(manager: &LockManager) -> LockGuard {
     manager.lock("p", "k").read().timeout(LONG).acquire().await.unwrap()

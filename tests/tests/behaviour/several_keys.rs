@@ -18,6 +18,7 @@ over_every_store![
     no_key_at_all_is_refused,
     a_busy_key_is_named_and_nothing_stays_locked,
     a_single_try_is_told_at_once_and_leaves_nothing,
+    a_single_try_that_fails_has_released_its_keys_when_it_returns,
     one_timeout_is_for_all,
     a_task_that_waits_for_a_key_holds_none_behind_it,
     the_lock_is_had_when_the_busy_key_is_released,
@@ -117,6 +118,19 @@ async fn a_single_try_is_told_at_once_and_leaves_nothing(world: World) {
         guard.release().await.unwrap();
     }
     assert!(manager.lock_all("p", ["a", "b", "c"]).try_acquire().await.unwrap().is_some());
+}
+
+async fn a_single_try_that_fails_has_released_its_keys_when_it_returns(world: World) {
+    let [holder, manager, third] = [world.manager().await, world.manager().await, world.manager().await];
+    let guard = hold(&holder, "a").await;
+    for round in 0..20 {
+        assert!(manager.lock_all("p", ["a", "b", "c"]).try_acquire().await.unwrap().is_none());
+        for key in ["b", "c"] {
+            let free = third.lock("p", key).try_acquire().await.unwrap();
+            free.unwrap_or_else(|| panic!("round {round}: {key} is still held")).release().await.unwrap();
+        }
+    }
+    guard.release().await.unwrap();
 }
 
 async fn one_timeout_is_for_all(world: World) {

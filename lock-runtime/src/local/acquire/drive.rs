@@ -24,17 +24,33 @@ use crate::share::Share;
 use crate::store::{Store, exactly_one};
 use crate::timing::YIELD_PATIENCE;
 
+/// The end of a drive.
+pub(super) enum Driven<'a> {
+    Hold(Hold),
+    /// The task has the turn of another permit.
+    Moved(Turn, Option<CountedWaiter<'a>>),
+}
+
+impl<'a> Driven<'a> {
+    fn of(taken: Result<Hold, Turn>, waiting: Option<CountedWaiter<'a>>) -> Self {
+        match taken {
+            Ok(hold) => Self::Hold(hold),
+            Err(turn) => Self::Moved(turn, waiting),
+        }
+    }
+}
+
 /// Does one step after another until the hold starts, or the task joins a hold. The first step is taken at `now`, and reads no
 /// clock. The last one is then `now`.
 /// A task that is not counted in `waiting` is counted before its first step that waits.
-pub(super) async fn drive(
-    core: &Arc<Core>,
+pub(super) async fn drive<'a>(
+    core: &'a Arc<Core>,
     mut turn: Turn,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
     now: &mut Moment,
-    mut waiting: Option<CountedWaiter<'_>>,
-) -> Result<Hold, LockError> {
+    mut waiting: Option<CountedWaiter<'a>>,
+) -> Result<Driven<'a>, LockError> {
     let slot = Arc::clone(turn.slot());
     let mut patient: Option<Box<ResolvedRequest>> = None;
     // Dropped before the turn: who passes the turn on leaves the other queue first.
@@ -52,10 +68,10 @@ pub(super) async fn drive(
             waiting = Some(admit(core, request)?);
         }
         match step {
-            Step::Hold(started) => return Ok(Hold::new(turn, started, request)),
+            Step::Hold(started) => return Ok(Driven::Hold(Hold::new(turn, started, request))),
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Wait(pause) => {
-                if asking.is_none() && !request.is_try() {
+                if asking.is_none() && !tried.is_try() {
                     asking = QueuePlace::of_asker(&slot, turn.id(), request);
                 }
                 // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
@@ -67,18 +83,19 @@ pub(super) async fn drive(
                     if attempt.is_over(*now) {
                         return Err(error_at_timeout(core, &slot, request, attempt));
                     }
-                    return match take_over(core, called, request, *now) {
-                        Ok(hold) => Ok(hold),
-                        Err(turn) => Box::pin(drive(core, turn, request, attempt, now, waiting)).await,
-                    };
+                    return Ok(Driven::of(take_over(core, called, request, *now), waiting));
                 }
             }
             Step::Rejoin => {
                 asking = None;
-                attempt.has_replaced |= slot.peek(|lock| lock.is_seized(turn.id()));
+                if slot.peek(|lock| lock.is_seized(turn.id())) {
+                    attempt.has_replaced = true;
+                } else {
+                    attempt.note_passed_over();
+                }
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
-                    Back::Joined(joined) => return Ok(Hold::joined(&slot, joined, request.body)),
+                    Back::Joined(joined) => return Ok(Driven::Hold(Hold::joined(&slot, joined, request.body))),
                     Back::Waits(place) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
@@ -180,14 +197,14 @@ fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Bac
 }
 
 /// A task that came late to a permit waits for any permit again: at its old place, and with what is left of its time.
-async fn wait_for_any_permit(
-    core: &Arc<Core>,
+async fn wait_for_any_permit<'a>(
+    core: &'a Arc<Core>,
     share: Share,
     place: OldPlace,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
     now: &mut Moment,
-) -> Result<Hold, LockError> {
+) -> Result<Driven<'a>, LockError> {
     *now = Moment::now();
     let (slot, entered) = core.table().enter_again(core, request, share, place);
     let (turn, waiting) = match entered {
@@ -204,10 +221,7 @@ async fn wait_for_any_permit(
         }
     };
     *now = Moment::now();
-    match take_over(core, turn, request, *now) {
-        Ok(hold) => Ok(hold),
-        Err(turn) => Box::pin(drive(core, turn, request, attempt, now, waiting)).await,
-    }
+    Ok(Driven::of(take_over(core, turn, request, *now), waiting))
 }
 
 /// Rule L9: perhaps nobody holds the lock that a single try found taken. So the try waits for it like any other request, for a

@@ -111,17 +111,15 @@ impl PermitQueue {
         self.0.lock().waiters.remove(id)
     }
 
-    /// Takes the first task, for a permit of `slot`, whose turn `turn` passes on.
-    fn pop(&self, slot: &Arc<Slot>, turn: u64) -> Option<(u64, Waiter)> {
+    /// Takes the first task, for a permit of `slot`, whose turn `turn` passes on. Without a lease to hand over, who has asked already has
+    /// nothing to gain.
+    fn pop(&self, slot: &Arc<Slot>, turn: u64, has_lease: bool) -> Option<(u64, Waiter)> {
         mutant!(PermitQueueForgotten => return None);
         let queue = &mut *self.0.lock();
         // The task with that turn does not come.
-        let own = queue.waiters.remove(turn);
-        let first = queue.waiters.pop();
-        if let Some(own) = own {
-            queue.waiters.add(turn, own);
-        }
-        let (id, waiter) = first?;
+        let is_called = |id: &u64| *id != turn && (has_lease || !queue.askers.contains(id));
+        let id = queue.waiters.ids().find(is_called)?;
+        let waiter = queue.waiters.remove(id)?;
         queue.askers.remove(&id);
         mutant!(TakenUntold => return Some((id, waiter)));
         queue.taken_by.insert(id, Arc::clone(slot));
@@ -152,7 +150,7 @@ impl Slot {
     pub(in crate::local) fn take_from_permits(self: &Arc<Self>, lock: &mut Lock, turn: u64) {
         if let Some(permits) = &self.permits
             && lock.calls_for_any_permit(turn, &**self)
-            && let Some((id, waiter)) = permits.pop(self, turn)
+            && let Some((id, waiter)) = permits.pop(self, turn, lock.hands_lease_over())
         {
             lock.add_waiter(id, waiter);
         }

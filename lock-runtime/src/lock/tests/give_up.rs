@@ -67,7 +67,8 @@ impl GivingUp {
 fn a_single_try_says_busy_only_when_it_was_told_so() {
     let words = |bug| {
         let _seeded = Seeded::begin(bug);
-        [Told::No, Told::Yes, Told::Nothing, Told::Lost].map(|told| GivingUp::after_ask(single_try()).told(told).word())
+        [Told::No, Told::Missed, Told::Nothing, Told::Lost]
+            .map(|told| GivingUp::after_ask(single_try()).told(told).word())
     };
     assert_eq!(words(None), ["busy", "late", "silent", "silent"]);
     assert_eq!(words(Some(Mutant::UnreadIsBusy)), ["busy"; 4]);
@@ -150,4 +151,29 @@ fn a_task_that_comes_late_to_a_failed_connection_tells_of_the_outage_alone() {
     };
     assert_eq!([true, false].map(|is_away| word(None, is_away)), ["failed", "late"]);
     assert_eq!(word(Some(Mutant::UnsentIsBusy), false), "busy");
+}
+
+#[test]
+fn a_single_try_whose_turn_another_task_here_has_taken_is_busy() {
+    let words = |bug| {
+        let _seeded = Seeded::begin(bug);
+        [Told::Yes, Told::Nothing].map(|told| {
+            let mut task = GivingUp::after_ask(single_try()).told(told);
+            task.attempt.has_replaced = true;
+            task.word()
+        })
+    };
+    assert_eq!(words(None), ["here", "here"]);
+    assert_eq!(words(Some(Mutant::SeizedTryIsLate)), ["late", "silent"]);
+}
+
+/// What was granted to it is no permit that it may have, or was taken by force before the hold began. Whether the lock is free is not
+/// known.
+#[test]
+fn a_single_try_whose_grant_is_gone_asks_again() {
+    for (bug, is_over) in [(None, false), (Some(Mutant::GrantThatIsGoneIsAnswer), true)] {
+        let _seeded = Seeded::begin(bug);
+        let task = GivingUp::after_ask(single_try()).told(Told::Yes);
+        assert_eq!(task.attempt.is_time_up(task.stage.now(), false), is_over);
+    }
 }
