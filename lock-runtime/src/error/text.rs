@@ -22,7 +22,7 @@ impl fmt::Display for LockError {
                  `max_waiters` or `max_waiters_per_key`"
             ),
             Self::Lost { key, ticket: true, forced: true, .. } => {
-                write!(f, "lock `{key}` was released by force while it waited for its adopter")
+                write!(f, "lock `{key}` was released by force while it was adopted")
             }
             Self::Lost { key, ticket: true, .. } => write!(
                 f,
@@ -134,6 +134,6 @@ mod tests {
         };
         assert_eq!(lost(false, false), "lock `p:k` was lost; what ran under it was stopped");
         assert!(lost(true, false).starts_with("the ticket of lock `p:k` is over"));
-        assert_eq!(lost(true, true), "lock `p:k` was released by force while it waited for its adopter");
+        assert_eq!(lost(true, true), "lock `p:k` was released by force while it was adopted");
     }
 }

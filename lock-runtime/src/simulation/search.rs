@@ -297,14 +297,14 @@ const OWN: [(&str, Bug, &str); 4] = [
     ),
     (
         "S1: a shared lease that has ended counts",
-        Bug::Scripts(&[("call_or(nil, 'ZREMRANGEBYSCORE', shares.of(lock), '-inf', over) and", "over and")]),
+        Bug::Scripts(&[("if first[1] and tonumber(first[2]) <= over then", "if false then")]),
         "a permit that goes on",
     ),
     (
         "S2: a shared ask does not wait for the exclusive lease",
         Bug::Scripts(&[(
-            "  if not owner then\n    owner = hand_off(lock, queue, token)\n    if not owner then\n      shares.start",
-            "  if owner ~= SHARED then\n    owner = hand_off(lock, queue, token)\n    if not owner then\n      shares.start",
+            "  if not owner then\n    owner = redis.call('EXISTS', queue) == 1 and hand_off(lock, queue, token)\n    if not owner then\n      shares.start",
+            "  if owner ~= SHARED then\n    owner = redis.call('EXISTS', queue) == 1 and hand_off(lock, queue, token)\n    if not owner then\n      shares.start",
         )]),
         "readers behind a writer",
     ),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use lock_runtime::LockManager;
+use lock_runtime::{LockManager, LockRequest};
 use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 use tokio::time::{sleep, timeout};
@@ -143,6 +143,12 @@ async fn row_69_a_full_memory_ends_no_shared_lease() {
     let guard = request(2).acquire().await.unwrap();
     is_confirmed(&guard, Duration::from_millis(300)).await;
     server.tell("CONFIG SET maxmemory 1");
+    let shared: [fn(LockRequest) -> LockRequest; 3] =
+        [LockRequest::read, |lock| lock.permits(2), |lock| lock.read().fenced(true)];
+    for (key, mode) in ["a", "b", "c", "k"].into_iter().zip(shared.into_iter().chain([shared[1]])) {
+        let error = mode(manager.lock("p", key)).try_acquire().await.unwrap_err();
+        assert!(error.to_string().contains("OOM"), "{key}: {error}");
+    }
     sleep(Duration::from_millis(1500)).await;
     assert!(guard.is_valid(), "its renewals are refused");
     guard.release().await.unwrap();

@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "47452feefb836136522284af72d9a6761a2705e1");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "e962d89cfc3fee7e9e1c6f1bb8aba2b8d87e1788");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "ce1728265701e5bebebfecf7a2842e81ffd6c5b9");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "c49ddd5e2e4c88c2153cbd4a34e550fe9977722c");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "a74fed52a771e12036cc8658edc16fe4acfd8a41");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "b3e0b850bbcab8140905807ab2a6ed6f9d010498");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c936550a7a684f1d4ea3693e570e818ae4551e79");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "c03e083e834c16e915441a838e915da8492e5b03");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "9699249f2fffdddb926b6069305ffd114e820d66");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "f5d88a64f958bad2befb9c5902370d18d1dbc446");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "410e905445932862405c24866df0bd9fce82e271");
+    script!(9, "shared_ask.lua", "220e44f225f01616f95c4cbc40f46081f4a4c3f0");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "dda0558561f1de12aa7ff1c3ab93e73f9d7671d2");
+    script!(10, "shared_release.lua", "dade62a548287f34d1e6111a406cb7f24afeba82");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "e36b465e5238da6fd4eca9503e9fa74b7b340a02");
+    script!(11, "shared_renew.lua", "391b53478d0f847232330f64a4c19a39fdcff9cd");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "8936133e2237937a8cbcbd643a89f1de5bfbf165");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "54c5e534ea64c12656ddab73a154daf6d6e5f86a");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "370a1700c13ba50b3cb5e6bba3852fe04bce7caf");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "33ebf22f085ec97ccc273bbd815b5653bbf22138");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "dc45a2bd41df26ff67b7b631a7216cc2dd9598fa");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "880ae9315f7236a2c35babde30f46c3a0c7b95c8");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "39201465101d5ceeee1a07917399e6357048821a");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "e986017f07831934e5cea565fc2bdd75b0c31fdf");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "250157a633c5816c1b8f3d1b1cdf3086e3323942");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

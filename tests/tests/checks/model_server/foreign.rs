@@ -294,7 +294,7 @@ fn each_bug_with_keys_in_other_hands_shows_in_the_table() {
         ),
         (
             "a list of shared leases of another type keeps the lock",
-            &[("return call_or(nil, 'ZREMRANGEBYSCORE',", "return redis.call('ZREMRANGEBYSCORE',")],
+            &[("first = call_or({}, 'ZRANGE',", "first = redis.call('ZRANGE',")],
         ),
         (
             "a queue of another type keeps a shared lock",

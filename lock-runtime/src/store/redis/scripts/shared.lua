@@ -26,9 +26,15 @@ function shares.head_of(lock)
 end
 
 -- Removes the shared leases that have ended. Returns whether any is left: none is in a value of another type.
+-- It writes only when it must: after a first write a server whose memory is full lets the script do all others.
 function shares.has(lock)
-  local over = number(math.floor(now() / 1000))
-  return call_or(nil, 'ZREMRANGEBYSCORE', shares.of(lock), '-inf', over) and redis.call('EXISTS', shares.of(lock)) == 1
+  local over = math.floor(now() / 1000)
+  local first = call_or({}, 'ZRANGE', shares.of(lock), 0, 0, 'WITHSCORES')
+  if first[1] and tonumber(first[2]) <= over then
+    redis.call('ZREMRANGEBYSCORE', shares.of(lock), '-inf', number(over))
+    return redis.call('EXISTS', shares.of(lock)) == 1
+  end
+  return first[1] ~= nil
 end
 
 -- Makes the lock, and the list of its shared leases, last until the last of these leases ends.
@@ -49,7 +55,9 @@ end
 
 -- What is left of earlier shared leases is not brought back: somebody else had the lock since.
 function shares.start(lock)
-  redis.call('DEL', shares.of(lock))
+  if redis.call('EXISTS', shares.of(lock)) == 1 then
+    redis.call('DEL', shares.of(lock))
+  end
 end
 
 function shares.fits(lock, capacity)

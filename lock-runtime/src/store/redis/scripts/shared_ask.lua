@@ -23,7 +23,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
     owner = nil
   end
   if not owner then
-    owner = hand_off(lock, queue, token)
+    owner = redis.call('EXISTS', queue) == 1 and hand_off(lock, queue, token)
     if not owner then
       shares.start(lock)
       shares.add(lock, member, claim)
@@ -34,7 +34,9 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   if owner == SHARED and not redis.call('ZSCORE', shared, member) then
     shares.admit(lock, queue, token) -- a lease that has ended by itself may have left room
     if not redis.call('ZSCORE', shared, member) and shares.fits(lock, capacity) and shares.is_next(queue, entry) then
-      pcall(leave, queue, entry)
+      if redis.call('EXISTS', queue) == 1 then
+        pcall(leave, queue, entry)
+      end
       shares.add(lock, member, claim)
       shares.keep(lock)
       shares.admit(lock, queue)
