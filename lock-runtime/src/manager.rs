@@ -162,6 +162,8 @@ impl LockManager {
     /// keeper's releases. It needs the 6 s only while bodies do not end or servers do not answer. A lease that is not
     /// released by then expires.
     ///
+    /// Its connections close with its last handle; an installed manager has them until the process ends. Nothing is sent on them.
+    ///
     /// Call it at the end of `main` and on SIGTERM: the locks of a process that just exits stay taken until they
     /// expire.
     ///

@@ -137,9 +137,11 @@ impl Settings {
             );
             return Err(LockError::setting("min_replicas", reason));
         }
-        if self.max_waiters == 0 || self.max_waiters_per_key == 0 {
-            let reason = "nobody could wait at all; use a timeout of zero, or `try_acquire`, to try once";
-            return Err(LockError::setting("max_waiters", reason));
+        for (setting, most) in [("max_waiters", self.max_waiters), ("max_waiters_per_key", self.max_waiters_per_key)] {
+            if most == 0 {
+                let reason = "nobody could wait at all; use a timeout of zero, or `try_acquire`, to try once";
+                return Err(LockError::setting(setting, reason));
+            }
         }
         if self.grace > LONGEST_GRACE {
             let reason =

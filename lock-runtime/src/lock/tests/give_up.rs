@@ -177,3 +177,18 @@ fn a_single_try_whose_grant_is_gone_asks_again() {
         assert_eq!(task.attempt.is_time_up(task.stage.now(), false), is_over);
     }
 }
+
+/// A moment later the sibling is gone, and with it what it was told.
+#[test]
+fn a_single_try_is_told_what_its_sibling_was_in_the_look_that_finds_it() {
+    let mut stage = Stage::new();
+    let sibling = stage.enter_first(&request());
+    let ask = stage.ask(sibling, &request());
+    stage.refuse(&ask);
+    let (request, mut attempt) = (single_try(), Attempt::new(&single_try(), Duration::from_secs(1), || stage.now()));
+    attempt.counts_from(stage.env.answers.get());
+    let outcome = stage.lock.outcome_of_turn(0, &request, &attempt, &stage.env);
+    assert!(matches!(outcome, TurnOutcome::Refused(NoHold::Busy { here: false })), "{outcome:?}");
+    stage.pass(sibling);
+    assert_eq!(GivingUp { stage, request, attempt }.word(), "silent");
+}

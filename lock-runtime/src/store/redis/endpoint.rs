@@ -34,7 +34,7 @@ impl Endpoint {
     /// The address as people write it, without credentials.
     pub(crate) fn address(&self) -> String {
         match self {
-            Self::Server(peer) | Self::Node(peer) => peer.addr().to_string(),
+            Self::Server(peer) | Self::Node(peer) => peer.address(),
             Self::Master(sentinels) => sentinels.to_string(),
             #[cfg(test)]
             Self::Simulated(host) => host.to_string(),

@@ -60,7 +60,7 @@ impl Choice {
 impl Listener {
     /// Runs until nobody listens any more.
     pub(super) async fn run(self) {
-        let place = format!("the sentinel {}", self.sentinel.addr());
+        let place = format!("the sentinel {}", self.sentinel.address());
         while !self.said.is_closed() {
             let Err(error) = self.listen().await;
             self.say(Err(error.of(&place)));

@@ -68,6 +68,16 @@ impl Peer {
         self.info.addr()
     }
 
+    /// The address as people write it. An IPv6 address stands in brackets.
+    pub(crate) fn address(&self) -> String {
+        match self.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {
+                format!("[{host}]:{port}")
+            }
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn settings(&self) -> &RedisConnectionInfo {
         self.info.redis_settings()
     }
@@ -167,4 +177,18 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_as_in_a_url() {
+        let address = |url: &str| Peer::new(url.into_connection_info().unwrap(), Trust::default()).address();
+        assert_eq!(address("redis://[::1]:7802"), "[::1]:7802");
+        assert_eq!(address("redis://:secret@10.0.0.5"), "10.0.0.5:6379");
+    }
 }
