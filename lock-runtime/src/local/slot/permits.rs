@@ -134,7 +134,11 @@ impl PermitQueue {
 
     /// Fails all who wait.
     pub(in crate::local) fn close(&self) {
-        let waiters = self.0.lock().waiters.take_all();
+        let waiters = {
+            let queue = &mut *self.0.lock();
+            queue.askers.clear();
+            queue.waiters.take_all()
+        };
         waiters.for_each(Waker::wake);
     }
 }
