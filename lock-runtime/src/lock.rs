@@ -34,6 +34,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod tries;
 mod upkeep;
 mod wait_queue;
 
@@ -52,10 +53,10 @@ pub(crate) use queue::{Entered, Passed, PassedBy};
 pub(crate) use readers::Joined;
 pub(crate) use request::{IfBusy, ResolvedRequest};
 pub(crate) use seizing::{Adopted, Seized};
-pub(crate) use status::TurnOutcome;
 pub(crate) use step::{Started, Step};
 pub(crate) use terms::{Terms, Whole};
 pub(crate) use tokens::{ForcedToken, ReleaseDone};
+pub(crate) use tries::TurnOutcome;
 pub(crate) use wait_queue::{WaitQueue, Waiter};
 
 use thin_vec::ThinVec;

@@ -297,7 +297,7 @@ const OWN: [(&str, Bug, &str); 4] = [
     ),
     (
         "S1: a shared lease that has ended counts",
-        Bug::Scripts(&[("if first[1] and tonumber(first[2]) <= over then", "if false then")]),
+        Bug::Scripts(&[("call_or(nil, 'ZREMRANGEBYSCORE', shares.of(lock), '-inf', over) and", "over and")]),
         "a permit that goes on",
     ),
     (

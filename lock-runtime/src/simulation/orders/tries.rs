@@ -182,7 +182,7 @@ fn hold(guard: LockGuard, number: usize, task: Task, tasks: &[Task], board: &Mut
 
 use Mode::{Alone, AtLeast, Fenced, Lingers, Permit, Read};
 
-const PLAYS: [&[Task]; 24] = [
+const PLAYS: [&[Task]; 27] = [
     &[Alone.tries(), Alone.tries()],
     &[Alone.tries(), Alone.tries(), Alone.tries()],
     &[Fenced.tries(), Alone.tries()],
@@ -207,6 +207,10 @@ const PLAYS: [&[Task]; 24] = [
     &[Alone.waits().beside(), Alone.tries(), Alone.waits().shuts_down()],
     &[Permit(1).waits().beside(), Permit(1).waits(), Alone.waits().shuts_down()],
     &[Permit(1).waits(), Permit(1).waits(), Alone.waits().shuts_down()],
+    // One of them asks for a permit while the other has one, and is called to that.
+    &[Permit(2).waits().beside(), Permit(2).waits(), Permit(2).waits()],
+    &[Permit(2).waits().beside(), Permit(2).waits().drops(), Permit(2).waits()],
+    &[Permit(2).waits().beside(), Permit(2).waits(), Permit(2).waits().gives_up()],
 ];
 
 #[test]

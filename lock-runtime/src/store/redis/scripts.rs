@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "e962d89cfc3fee7e9e1c6f1bb8aba2b8d87e1788");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "e728bf5b44ac397212891ec22d701195007d042b");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "c49ddd5e2e4c88c2153cbd4a34e550fe9977722c");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "e329d0c9087cd34cdad27a404a9240a01f62ad59");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "a74fed52a771e12036cc8658edc16fe4acfd8a41");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "b3e0b850bbcab8140905807ab2a6ed6f9d010498");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c936550a7a684f1d4ea3693e570e818ae4551e79");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "c03e083e834c16e915441a838e915da8492e5b03");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "54e4c67e900057859ddb5d9b5c9b8b10c32a627d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "f5d88a64f958bad2befb9c5902370d18d1dbc446");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "94e7fe58fe0967ed0614a36f0363825e8d6075c8");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "220e44f225f01616f95c4cbc40f46081f4a4c3f0");
+    script!(9, "shared_ask.lua", "e047d2165e0b9c0fe647fdfb829cbdfda9bceeb1");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "dade62a548287f34d1e6111a406cb7f24afeba82");
+    script!(10, "shared_release.lua", "5da43b16468c49440053722c75df0614b9f5e540");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "391b53478d0f847232330f64a4c19a39fdcff9cd");
+    script!(11, "shared_renew.lua", "9b2e236a371356788ebccbba4b70587a881f0da5");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "8936133e2237937a8cbcbd643a89f1de5bfbf165");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "370a1700c13ba50b3cb5e6bba3852fe04bce7caf");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "5ca4051632b2026d961108afcd5218296355cfb1");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "39201465101d5ceeee1a07917399e6357048821a");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "e986017f07831934e5cea565fc2bdd75b0c31fdf");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "250157a633c5816c1b8f3d1b1cdf3086e3323942");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "fd44359405577726327e7887e9006cd48e80fb27");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "0f460652ed4143e26cb94c31a6e12c932560fcef");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "469a00bd73f79e0a1dfe8041556a12264a6ee23d");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -26,13 +26,16 @@ function shares.head_of(lock)
 end
 
 -- Removes the shared leases that have ended. Returns whether any is left: none is in a value of another type.
--- It writes only when it must: after a first write a server whose memory is full lets the script do all others.
+function shares.clean(lock)
+  local over = number(math.floor(now() / 1000))
+  return call_or(nil, 'ZREMRANGEBYSCORE', shares.of(lock), '-inf', over) and redis.call('EXISTS', shares.of(lock)) == 1
+end
+
+-- The same for who asks, which writes only when it must: after a first write a server whose memory is full does all others, too.
 function shares.has(lock)
-  local over = math.floor(now() / 1000)
   local first = call_or({}, 'ZRANGE', shares.of(lock), 0, 0, 'WITHSCORES')
-  if first[1] and tonumber(first[2]) <= over then
-    redis.call('ZREMRANGEBYSCORE', shares.of(lock), '-inf', number(over))
-    return redis.call('EXISTS', shares.of(lock)) == 1
+  if first[1] and tonumber(first[2]) <= math.floor(now() / 1000) then
+    return shares.clean(lock)
   end
   return first[1] ~= nil
 end

@@ -51,7 +51,7 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
   local value, ownership = value_of(lock), 0
   local owner = value
   if value == SHARED or value == SHARED .. FORCED then
-    local is_left = shares.has(lock)
+    local is_left = shares.clean(lock)
     local removed = is_left and redis.call('ZREM', shares.of(lock), member) == 1
     ownership = removed and (value == SHARED and 1 or 2) or 0
     if not is_left or redis.call('EXISTS', shares.of(lock)) == 0 then
