@@ -84,8 +84,10 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
                     let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
                 }
-                let bound = bounds.allow(known + LATE * times + time_to_hear(history, bounds, process, idle));
                 for (waiter, both) in waits(history, users, process, idle) {
+                    // A message that was lost before, while the lock was held, would have told of this waiter, too.
+                    let heard = time_to_hear(history, bounds, process, (waiter.invoked.min(idle.0), idle.1));
+                    let bound = bounds.allow(known + LATE * times + heard);
                     let time = both.1 - both.0;
                     let excused = history.stalled(process, both) + history.stalled(&waiter.process, both);
                     if time > bound + excused + history.late(waiter, both) {
@@ -336,6 +338,17 @@ mod tests {
         let untold = untold.and(1400, "harness", lost(LOSE_PUSH, 1400));
         assert_eq!(finds(&untold.clone().gone(2500)), 0);
         assert_eq!(finds(&untold.gone(2700)), 1, "the third message came");
+    }
+
+    #[test]
+    fn a_message_that_was_lost_while_the_lock_was_held_is_as_lost_as_any_other() {
+        let bounds = Bounds { linger: Duration::from_secs(2), ..BOUNDS };
+        let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 520).asks(500, "b");
+        let finds = |sample: &Sample| sample.clone().finds_with(unused_locks_are_released, &bounds);
+        assert_eq!(finds(&sample.clone().gone(2400)), 1);
+        let untold = sample.and(510, "harness", lost(LOSE_PUSH, 510)).and(1400, "harness", lost(LOSE_PUSH, 1400));
+        assert_eq!(finds(&untold.clone().gone(2400)), 0);
+        assert_eq!(finds(&untold.gone(2800)), 1, "the third message came");
     }
 
     #[test]

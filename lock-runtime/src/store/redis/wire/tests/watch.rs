@@ -69,9 +69,12 @@ fn read_late(asking: Asking) -> Result<Value, NoReply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
+    let (blocking, is_blocked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (mut far, _) = server.accept().unwrap();
         let read = std::io::Read::read(&mut far, &mut [0; 4096]).unwrap();
+        // The thread does not look any more.
+        is_blocked.recv().unwrap();
         std::io::Write::write_all(&mut far, b":1\r\n").unwrap();
         // Open until the other end is closed.
         (read, std::io::Read::read(&mut far, &mut [0]).unwrap())
@@ -82,22 +85,29 @@ fn read_late(asking: Asking) -> Result<Value, NoReply> {
         settled().await;
         let by = Instant::now() + BLOCKED / 4;
         let key = get("k");
-        let block = async {
-            settled().await;
+        let block = move || {
+            blocking.send(()).unwrap();
             std::thread::sleep(BLOCKED);
         };
         match asking {
             Asking::Spawned => {
                 let asking = tokio::spawn(async move { wire.until(Some(by)).send(&key).await });
-                block.await;
+                settled().await;
+                block();
                 asking.await.unwrap()
             }
-            Asking::Root => join(wire.until(Some(by)).send(&key), block).await.0,
+            Asking::Root => {
+                let blocking = async {
+                    settled().await;
+                    block();
+                };
+                join(wire.until(Some(by)).send(&key), blocking).await.0
+            }
             Asking::Itself => {
                 let asking = async move {
                     let mut reply = wire.until(Some(by)).send(&key);
                     assert!(futures_util::poll!(&mut reply).is_pending());
-                    std::thread::sleep(BLOCKED);
+                    block();
                     reply.await
                 };
                 tokio::spawn(asking).await.unwrap()
