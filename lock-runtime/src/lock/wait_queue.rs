@@ -18,15 +18,21 @@ const FEW: usize = 64;
 /// whose end comes back to the lock.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
+    /// Boxed: for most locks nobody ever waits.
+    places: Option<Box<Places>>,
+    /// The smallest and the greatest id that a task was given.
+    first: u64,
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+struct Places {
     /// In the order of the ids. Neither the first place nor the last is a hole.
-    places: VecDeque<(u64, Option<Waiter>)>,
+    all: VecDeque<(u64, Option<Waiter>)>,
     /// How many tasks wait.
     len: usize,
     /// How many of them want a fencing token.
     fenced: u32,
-    /// The smallest and the greatest id that a task was given.
-    first: u64,
-    last: u64,
 }
 
 /// A task that waits.
@@ -53,24 +59,25 @@ impl Waiter {
 impl WaitQueue {
     /// An empty queue, whose ids are around `base`.
     pub(crate) const fn around(base: u64) -> Self {
-        Self { places: VecDeque::new(), len: 0, fenced: 0, first: base, last: base }
+        Self { places: None, first: base, last: base }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.places.as_ref().map_or(0, |places| places.len)
     }
 
     /// How many want a fencing token.
     pub(super) fn fences_wanted(&self) -> u32 {
-        self.fenced
+        self.places.as_ref().map_or(0, |places| places.fenced)
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
-        self.places.iter().filter(|(_, waiter)| waiter.is_some()).map(|(id, _)| *id)
+        let all = self.places.iter().flat_map(|places| &places.all);
+        all.filter(|(_, waiter)| waiter.is_some()).map(|(id, _)| *id)
     }
 
     /// An id behind all others.
@@ -86,66 +93,78 @@ impl WaitQueue {
     }
 
     pub(crate) fn add(&mut self, id: u64, waiter: Waiter) {
-        self.fenced += u32::from(waiter.fenced);
-        self.len += 1;
-        if self.places.back().is_none_or(|(last, _)| *last < id) {
-            return self.places.push_back((id, Some(waiter)));
-        }
-        match self.find(id).map(|at| self.places.get_mut(at)) {
-            Ok(hole) => drop(hole.map(|(_, left)| left.replace(waiter))),
-            Err(at) => self.places.insert(at, (id, Some(waiter))),
-        }
-    }
-
-    /// Where the place of this id is, or would be.
-    fn find(&self, id: u64) -> Result<usize, usize> {
-        self.places.binary_search_by_key(&id, |(id, _)| *id)
+        self.places.get_or_insert_default().add(id, waiter);
     }
 
     /// A task is polled: from now on `waker` calls it. Returns what the task left behind, or `None` when it was called.
     pub(crate) fn poll(&mut self, id: u64, waker: &Waker) -> Option<Waker> {
-        let at = self.find(id).ok()?;
-        let waiter = self.places.get_mut(at)?.1.as_mut()?;
+        let places = self.places.as_mut()?;
+        let at = places.find(id).ok()?;
+        let waiter = places.all.get_mut(at)?.1.as_mut()?;
         let is_known = is_known(&waiter.waker, waker);
         Some(if is_known { Waker::noop().clone() } else { std::mem::replace(&mut waiter.waker, waker.clone()) })
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Waiter> {
-        let at = self.find(id).ok()?;
-        let waiter = self.places.get_mut(at)?.1.take()?;
-        self.on_taken(&waiter);
+        let places = self.places.as_mut()?;
+        let at = places.find(id).ok()?;
+        let waiter = places.all.get_mut(at)?.1.take()?;
+        places.on_taken(&waiter);
         Some(waiter)
     }
 
     /// Takes the first one.
     pub(crate) fn pop(&mut self) -> Option<(u64, Waiter)> {
-        let (id, waiter) = self.places.pop_front()?;
+        let places = self.places.as_mut()?;
+        let (id, waiter) = places.all.pop_front()?;
         let waiter = waiter?;
-        self.on_taken(&waiter);
+        places.on_taken(&waiter);
         Some((id, waiter))
     }
 
     /// Takes all of them, to call them.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Waker> + use<> {
-        (self.len, self.fenced) = (0, 0);
-        std::mem::take(&mut self.places).into_iter().filter_map(|(_, waiter)| waiter.map(|waiter| waiter.waker))
+        let all = self.places.take().map(|places| places.all).unwrap_or_default();
+        all.into_iter().filter_map(|(_, waiter)| waiter.map(|waiter| waiter.waker))
+    }
+}
+
+impl Places {
+    fn add(&mut self, id: u64, waiter: Waiter) {
+        self.fenced += u32::from(waiter.fenced);
+        self.len += 1;
+        if self.all.back().is_none_or(|(last, _)| *last < id) {
+            return self.all.push_back((id, Some(waiter)));
+        }
+        match self.find(id).map(|at| self.all.get_mut(at)) {
+            Ok(hole) => drop(hole.map(|(_, left)| left.replace(waiter))),
+            Err(at) => self.all.insert(at, (id, Some(waiter))),
+        }
+    }
+
+    /// Where the place of this id is, or would be. Who was called was in front of all who wait.
+    fn find(&self, id: u64) -> Result<usize, usize> {
+        if self.all.front().is_none_or(|(first, _)| id < *first) {
+            return Err(0);
+        }
+        self.all.binary_search_by_key(&id, |(id, _)| *id)
     }
 
     fn on_taken(&mut self, waiter: &Waiter) {
         self.len -= 1;
         self.fenced -= u32::from(waiter.fenced);
         let is_hole = |place: Option<&(u64, Option<Waiter>)>| place.is_some_and(|(_, waiter)| waiter.is_none());
-        while is_hole(self.places.front()) {
-            self.places.pop_front();
+        while is_hole(self.all.front()) {
+            self.all.pop_front();
         }
-        while is_hole(self.places.back()) {
-            self.places.pop_back();
+        while is_hole(self.all.back()) {
+            self.all.pop_back();
         }
-        if self.places.len() > 2 * self.len + FEW {
-            self.places.retain(|(_, waiter)| waiter.is_some());
+        if self.all.len() > 2 * self.len + FEW {
+            self.all.retain(|(_, waiter)| waiter.is_some());
         }
-        if self.places.capacity() > 4 * self.len + FEW {
-            self.places.shrink_to(2 * self.len + FEW);
+        if self.all.capacity() > 4 * self.len + FEW {
+            self.all.shrink_to(2 * self.len + FEW);
         }
     }
 }
@@ -244,7 +263,8 @@ mod tests {
                 prop_assert_eq!((queue.len(), queue.is_empty()), (plain.len(), plain.is_empty()));
                 prop_assert_eq!(queue.fences_wanted() as usize, plain.values().filter(|fenced| **fenced).count());
                 prop_assert!(plain.keys().all(|id| queue.poll(*id, Waker::noop()).is_some()));
-                prop_assert!(queue.places.len() <= 2 * queue.len() + FEW);
+                let places = queue.places.as_ref().map_or(0, |places| places.all.len());
+                prop_assert!(places <= 2 * queue.len() + FEW);
             }
         }
     }
@@ -257,7 +277,8 @@ mod tests {
         }
         // The first one stays.
         assert!((1..100_000).all(|id| queue.remove(id).is_some()));
-        assert!(queue.places.capacity() <= 4 + 2 * FEW, "{}", queue.places.capacity());
+        let room = queue.places.unwrap().all.capacity();
+        assert!(room <= 4 + 2 * FEW, "{room}");
     }
 
     #[test]
