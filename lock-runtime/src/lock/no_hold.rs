@@ -44,7 +44,7 @@ impl Lock {
             // This process had the lock meanwhile, and left too little time for an answer.
             LockStatus::Unknown if attempt.was_held_here() => NoHold::Busy { here: true },
             // Another task here has taken the turn: it replaces the holder, or adopts the lock.
-            LockStatus::Unknown if was_seized(attempt) => NoHold::Busy { here: true },
+            LockStatus::Unknown if is_seized(attempt) => NoHold::Busy { here: true },
             LockStatus::Unknown => unread_answer(request, attempt, env, now)
                 .or_else(|| silent_server(attempt, silence, env))
                 .unwrap_or(NoHold::Busy { here: false }),
@@ -160,7 +160,7 @@ fn unread_answer(request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, no
 }
 
 /// Whether another task here took the turn of a single try.
-fn was_seized(attempt: &Attempt) -> bool {
+fn is_seized(attempt: &Attempt) -> bool {
     mutant!(SeizedTryIsLate => return false);
     attempt.is_try() && attempt.has_replaced
 }

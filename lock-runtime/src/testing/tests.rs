@@ -7,19 +7,30 @@ use tokio::task::spawn_blocking;
 use super::*;
 use crate::LockError;
 use crate::mutants::{Mutant, Seeded};
+use crate::timing::CLAIM;
+
+/// What is left of the lease once the keeper has confirmed it, or zero when it is lost before.
+fn left_when_confirmed(guard: &LockGuard) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let left = guard.remaining();
+        if left.is_zero() || left > CLAIM || begun.elapsed() > CLAIM {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// A hold on a thread of a runtime whose clock a test has paused, and let run ahead by a minute. Returns what is left of its lease, or why
 /// it was lost.
-async fn held_on_a_thread(locks: &LockManager, bug: Option<Mutant>) -> Result<Duration, LockError> {
+async fn hold_on_a_thread(locks: &LockManager, bug: Option<Mutant>) -> Result<Duration, LockError> {
     let locks = locks.clone();
     tokio::time::sleep(Duration::from_secs(60)).await;
     let held = spawn_blocking(move || {
         let _seeded = Seeded::begin(bug);
         locks.lock("p", "run").run_blocking(|| ())?;
         let guard = locks.lock("p", "guard").acquire_blocking()?;
-        // Its keeper confirms it meanwhile.
-        std::thread::sleep(Duration::from_millis(30));
-        Ok(guard.remaining())
+        Ok(left_when_confirmed(&guard))
     });
     held.await.unwrap()
 }
@@ -28,7 +39,7 @@ async fn held_on_a_thread(locks: &LockManager, bug: Option<Mutant>) -> Result<Du
 async fn a_thread_has_its_lock_in_the_time_of_its_runtime() {
     for (bug, lasts) in [(None, true), (Some(Mutant::ClockNotLent), false)] {
         for locks in [TestLocks::new().manager().clone(), LockManager::in_memory()] {
-            let left = held_on_a_thread(&locks, bug).await;
+            let left = hold_on_a_thread(&locks, bug).await;
             assert_eq!(left.as_ref().is_ok_and(|left| *left > Duration::from_secs(20)), lasts, "{left:?}");
         }
     }
@@ -44,14 +55,14 @@ fn a_runtime_that_has_stopped_its_clock_ends_no_lock_of_another() {
         let locks = locks.clone();
         let left = runtime.block_on(async move {
             spawn_blocking(move || {
-                std::thread::sleep(Duration::from_millis(100));
-                let guard = locks.lock("p", "k").expire(Duration::from_millis(90)).acquire_blocking().unwrap();
-                std::thread::sleep(Duration::from_millis(30));
-                guard.remaining()
+                // The clock that stands still lags by more than a claim.
+                std::thread::sleep(CLAIM + Duration::from_millis(100));
+                left_when_confirmed(&locks.lock("p", "k").acquire_blocking().unwrap())
             })
             .await
         });
-        assert!(!left.unwrap().is_zero(), "{is_paused}");
+        let left = left.unwrap();
+        assert!(left > CLAIM, "{is_paused}: {left:?}");
     }
 }
 
@@ -72,7 +83,7 @@ async fn a_thread_waits_as_long_as_it_wants_to_and_no_longer() {
     assert!(waited < Duration::from_secs(10), "{waited:?}");
 }
 
-/// How long after its begin the body of each of these holds learns that its lock is lost.
+/// Each hold has two renewals: the second one and the fourth one of all lose their locks.
 #[tokio::test(start_paused = true)]
 async fn several_renewals_lose_their_locks() {
     let test = TestLocks::new();

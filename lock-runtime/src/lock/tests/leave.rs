@@ -69,3 +69,19 @@ fn a_turn_that_was_taken_away_passes_nothing_on() {
     assert!(matches!(stage.pass(late), Passed::Revoked { was_late: true } | Passed::Nobody { lease_left: true, .. }));
     assert!(!stage.lock.is_taken());
 }
+
+/// The keeper is about to release the lease: a try of this process that is refused by it has nobody to wait for.
+#[test]
+fn a_lease_that_its_task_has_left_is_no_holder() {
+    for (bug, is_used) in [(None, false), (Some(Mutant::LeftLeaseIsUsed), true)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::new();
+        let id = stage.hold(&request());
+        let token = stage.lock.lease().unwrap().token.clone();
+        assert!(stage.lock.uses(&token));
+        stage.tell(|lock, env, out| lock.end_dropped(id, false, env, env.now(), out));
+        assert!(stage.lock.uses(&token), "the turn is not passed on yet");
+        stage.pass(id);
+        assert_eq!(stage.lock.uses(&token), is_used);
+    }
+}
