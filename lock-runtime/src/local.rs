@@ -40,7 +40,7 @@ use waiter_limit::WaiterLimit;
 pub(crate) use watch::{Protected, Watch};
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -67,8 +67,6 @@ pub(crate) struct Core {
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     schedule: Arc<Schedule>,
-    /// How many answers the tasks have had from the store.
-    answers: AtomicU64,
     counters: Counters,
     traffic: Arc<Traffic>,
     repeat_limit: RepeatLimit,
@@ -95,7 +93,6 @@ impl Core {
             table: Table::default(),
             store,
             schedule,
-            answers: AtomicU64::new(0),
             counters: Counters::default(),
             traffic: Arc::default(),
             repeat_limit: RepeatLimit::default(),
@@ -166,14 +163,6 @@ impl Core {
     /// The bodies that run under locks of this manager.
     pub(crate) fn bodies(&self) -> &TaskTracker {
         &self.bodies
-    }
-
-    fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
-    }
-
-    fn note_answer(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -34,7 +34,6 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod tokens;
-mod tries;
 mod upkeep;
 mod wait_queue;
 
@@ -46,7 +45,7 @@ pub(crate) use hold::{ActiveHold, EndedHold};
 pub(crate) use lease::Fences;
 pub(crate) use lease::Lease;
 pub(crate) use look::{Action, Round, Trigger};
-pub(crate) use no_hold::{NoHold, comes_late, polled_late};
+pub(crate) use no_hold::NoHold;
 pub(crate) use offer::Rejoined;
 pub(crate) use pending_ask::PendingAsk;
 pub(crate) use queue::{Entered, Passed, PassedBy};
@@ -56,16 +55,14 @@ pub(crate) use seizing::{Adopted, Seized};
 pub(crate) use step::{Started, Step};
 pub(crate) use terms::{Terms, Whole};
 pub(crate) use tokens::{ForcedToken, ReleaseDone};
-pub(crate) use tries::TurnOutcome;
 pub(crate) use wait_queue::{WaitQueue, Waiter};
 
 use thin_vec::ThinVec;
 
-use crate::clock::Moment;
 use crate::observe::Path;
+use crate::protocol::StoreError;
 use offer::Offers;
 use queue::FIRST;
-use status::Failure;
 use tokens::{EndingToken, ForcedHold};
 
 /// One lock, as one process knows it.
@@ -73,8 +70,6 @@ use tokens::{EndingToken, ForcedHold};
 pub(crate) struct Lock {
     /// The tasks that wait for the turn.
     waiters: WaitQueue,
-    /// How many single tries wait for the outcome of the turn.
-    waiting_tries: u32,
     /// The id of the task that has the turn.
     turn: Option<u64>,
     offers: Offers,
@@ -83,11 +78,9 @@ pub(crate) struct Lock {
     is_tracked: bool,
     standing: Standing,
     /// Why the last command to the store failed. Boxed, like all that most locks never have.
-    failure: Option<Box<Failure>>,
+    failure: Option<Box<StoreError>>,
     /// Whether the last lease ended because another process waited.
     has_yielded: bool,
-    /// Since when nothing is known of the store, if a try was given up because its task read no answer in time.
-    unread_since: Option<Box<Moment>>,
     /// Tokens that are being released.
     ending: ThinVec<EndingToken>,
     /// The tokens whose lock was released by force, as a message says. Each stays here until the users of its hold are gone, or
@@ -120,7 +113,6 @@ impl Default for Lock {
     fn default() -> Self {
         Self {
             waiters: WaitQueue::around(FIRST),
-            waiting_tries: 0,
             turn: None,
             offers: Offers::default(),
             counts: Counts::default(),
@@ -128,7 +120,6 @@ impl Default for Lock {
             standing: Standing::Nothing,
             failure: None,
             has_yielded: false,
-            unread_since: None,
             ending: ThinVec::new(),
             forced: ThinVec::new(),
         }

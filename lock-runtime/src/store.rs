@@ -163,12 +163,6 @@ pub(crate) trait Store {
         None
     }
 
-    /// For how long nothing has come from the server of `key`, though commands are on their way. As
-    /// [`connection`](Self::connection), it must not call back.
-    fn silent_for(&self, _key: &str) -> Option<Duration> {
-        None
-    }
-
     /// The error for a store that has not answered about `key` for this long.
     fn unanswered(&self, _key: &str, since: Duration) -> StoreError {
         StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))

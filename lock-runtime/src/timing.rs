@@ -25,13 +25,6 @@ pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
 pub(crate) const OVERTIME: Duration = Duration::from_millis(50);
 /// A task that has no answer in time waits for this long until all that has come is read.
 pub(crate) const LAST_LOOK: Duration = Duration::from_millis(20);
-/// A store that leaves an ask unanswered for this long, or for two round trips, is not called busy.
-pub(crate) const SILENCE: Duration = Duration::from_millis(50);
-/// A server that has answered before is not called unreachable for leaving the last command unanswered for less than this, or
-/// for less than two round trips.
-pub(crate) const SILENCE_OF_KNOWN_SERVER: Duration = Duration::from_millis(100);
-/// No server is called unreachable for leaving a command unanswered for less than this.
-pub(crate) const SILENCE_OF_ANY_SERVER: Duration = Duration::from_millis(20);
 /// A try that was refused only because this process is just releasing the lock is retried after at least this long.
 pub(crate) const RETRY_OWN_RELEASE_AFTER: Duration = Duration::from_millis(2);
 /// A waiter repeats its ask at most this often (rule 5).
@@ -77,8 +70,6 @@ pub(crate) const fn lengthened_at(claim: Duration) -> Duration {
         None => claim,
     }
 }
-/// A single try gives the process that may keep the lock without a hold so long to yield.
-pub(crate) const YIELD_PATIENCE: Duration = Duration::from_millis(80);
 
 // --- The keeper -------------------------------------------------------------------------------------------------------
 
@@ -149,10 +140,6 @@ const _: () = fits(&[CLAIM, STEP_PATIENCE], Duration::from_secs(3));
 // Promise 7: an acquire ends within its timeout + 100 ms.
 const _: () = fits(&[SHORTEST_ANSWER, LAST_LOOK], Duration::from_millis(100));
 const _: () = fits(&[OVERTIME, LAST_LOOK], Duration::from_millis(100));
-// A silent server is found out before the shortest answer is due.
-const _: () = fits(&[SILENCE_OF_ANY_SERVER], SILENCE);
-const _: () = fits(&[SILENCE], SHORTEST_ANSWER);
-const _: () = fits(&[SILENCE], SILENCE_OF_KNOWN_SERVER);
 // A hold is confirmed, and its confirmation repeated, long before its claim ends.
 const _: () = fits(&[UNCONFIRMED_FOR, TICK, RENEWAL_BACKOFF.first, RENEWAL_BACKOFF.longest], CLAIM);
 // A lease of a whole claim outlasts the longest linger time.

@@ -18,9 +18,10 @@ use crate::attendance::Attendance;
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
 use crate::local::{Hold, HoldHandle};
-use crate::lock::{ResolvedRequest, Whole, answer_time, polled_late};
+use crate::lock::{ResolvedRequest, Whole, answer_time};
 use crate::observe::spans::HoldSpan;
 use crate::settings::Settings;
+use crate::store::Store as _;
 use crate::timing::OVERTIME;
 use crate::{InvalidKey, LockError, LockGuard};
 
@@ -252,7 +253,7 @@ impl Entry {
         let (key, waited) =
             (key.map_or(&self.request.key, |request| &request.key).to_string(), times.give_up.start().elapsed());
         if times.is_try() {
-            return polled_late(waited).of_lock(&key);
+            return self.engine.core().store().unanswered(&key, waited).of_lock(&key);
         }
         let error = LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None, rests: false };
         self.engine.core().note_timeout(&self.request, waited, &error, None);

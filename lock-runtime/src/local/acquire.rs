@@ -9,7 +9,7 @@ mod place;
 mod take_over;
 
 use drive::{Driven, drive};
-use failures::{error_at_timeout, error_of, forked_error, shut_down, taken, too_many};
+use failures::{error_at_timeout, forked_error, shut_down, taken, too_many};
 use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};
 
@@ -20,7 +20,7 @@ use super::turn::Turn;
 use super::waiter_limit::CountedWaiter;
 use crate::LockError;
 use crate::clock::Moment;
-use crate::lock::{Attempt, Entered, Lock, ResolvedRequest, TurnOutcome};
+use crate::lock::{Attempt, Entered, ResolvedRequest};
 use crate::observe::metrics;
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
@@ -63,16 +63,6 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                         return Err(error_at_timeout(core, &slot, request, &attempt));
                     }
                     take_over(core, turn, request, now).map_err(|turn| (turn, Some(waiting)))
-                }
-                Entrance::Found(Entered::Asked { holds }) => {
-                    // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
-                    Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
-                    now = Moment::now();
-                    if is_too_late(&attempt, now) {
-                        attempt.count_as_sent();
-                        return Err(error_at_timeout(core, &slot, request, &attempt));
-                    }
-                    continue;
                 }
                 Entrance::Found(Entered::InTheWay) => {
                     let turn = core.seize_by_force(&request.key);
@@ -138,52 +128,4 @@ async fn complete<'a>(
 fn is_held_at(hold: &Hold, now: Moment) -> bool {
     mutant!(LostWhileDrawn => return true);
     !hold.handle().remaining_at(now).is_zero()
-}
-
-/// A single try waits for the outcome of a sibling's turn: what the sibling is told is true for the try, too. So it gets an error,
-/// unless that turn ends without an outcome, or the sibling is a reader beside whom the try may read.
-async fn wait_for_sibling(
-    core: &Core,
-    slot: &Slot,
-    holds: u64,
-    request: &ResolvedRequest,
-    attempt: &mut Attempt,
-) -> Result<(), LockError> {
-    attempt.counts_from(core.answers());
-    let _waiting = WaitingTry::begin(slot);
-    loop {
-        // A change that comes after the look at the slot ends the wait.
-        let changed = slot.changed.notified();
-        match slot.peek(|lock| lock.outcome_of_turn(holds, request, attempt, slot)) {
-            TurnOutcome::Open if !attempt.by().has_passed() => {
-                let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
-            }
-            TurnOutcome::Held if !request.joins_readers() => return Err(taken(core, slot, request, attempt, true)),
-            TurnOutcome::Held | TurnOutcome::Left => return Ok(()),
-            TurnOutcome::Refused(why) => return Err(error_of(why, core, slot, request, attempt)),
-            TurnOutcome::Open => return Err(error_at_timeout(core, slot, request, attempt)),
-        }
-    }
-}
-
-/// Whether a single try that waited for a sibling was polled when its time was long over: then it takes nothing that it finds here.
-fn is_too_late(attempt: &Attempt, now: Moment) -> bool {
-    mutant!(LateTryFindsLease => return false);
-    attempt.is_over(now)
-}
-
-/// A single try that waits for the outcome of a sibling's turn.
-struct WaitingTry<'a>(&'a Slot);
-
-impl<'a> WaitingTry<'a> {
-    fn begin(slot: &'a Slot) -> Self {
-        slot.note(Lock::add_try);
-        Self(slot)
-    }
-}
-
-impl Drop for WaitingTry<'_> {
-    fn drop(&mut self) {
-        self.0.note(Lock::remove_try);
-    }
 }

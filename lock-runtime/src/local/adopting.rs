@@ -114,10 +114,9 @@ impl Adopter {
             return withdrawn(answer);
         }
         match &answer {
-            Ok(TicketAnswer::Granted(_)) => core.note_answer(),
             Ok(TicketAnswer::Over) => self.may_stand = false,
-            // Its mark stands, and ends with the token.
-            Ok(TicketAnswer::Forced) => {}
+            // Of a ticket that was taken by force the mark stands, and ends with the token.
+            Ok(TicketAnswer::Granted(_) | TicketAnswer::Forced) => {}
             Err(error) => self.may_stand = before || error.reach != Reach::Unsent,
         }
         answer

@@ -72,7 +72,7 @@ impl Family {
             return turn_of(&slot, id);
         };
         let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else {
-            return self.refuse_try(slot, share);
+            return (slot, Entrance::Found(Entered::Taken));
         };
         let others = permits.len() + asked_for;
         let waiting = match core.waiter_limit.admit(others) {
@@ -92,15 +92,6 @@ impl Family {
             }
         }
         (slot, Entrance::Waits(id, waiting))
-    }
-
-    /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.
-    fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entrance<'a>) {
-        let usable = self.of_share(share).filter(|slot| !slot.peek(Lock::has_adopter));
-        let mut found = usable.map(|slot| (slot, slot.peek(Lock::refuse_try)));
-        let asked = found.find(|(_, entered)| matches!(entered, Entered::Asked { .. }));
-        let (slot, entered) = asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered));
-        (slot, Entrance::Found(entered))
     }
 
     /// The slots of the permits that tasks here have, or may have.

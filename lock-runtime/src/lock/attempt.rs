@@ -32,9 +32,7 @@ pub(crate) struct Attempt {
     pub(crate) has_replaced: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(crate) waited: bool,
-    /// How many answers the store had given when this task began to wait for a sibling.
-    before: Option<u64>,
-    /// Whether this process had the lock meanwhile: its release was still on its way.
+    /// Whether this process had the lock meanwhile: its release was still on its way, or a task that replaces the holder came.
     was_held_here: bool,
     // Boxed, both: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
@@ -57,8 +55,6 @@ pub(crate) enum Told {
     Nothing,
     /// The task has the lock.
     Yes,
-    /// The task had the lock, and did not come for it in time.
-    Missed,
     /// Somebody else has the lock.
     No,
     /// The task does not have the lock any more. Nobody knows who has it, so a single try asks again.
@@ -104,14 +100,13 @@ impl Attempt {
             told: Told::Nothing,
             has_replaced: false,
             waited: false,
-            before: None,
             was_held_here: false,
             failures: None,
             outlived: None,
         }
     }
 
-    /// Whether the task waits for one answer only. A try that was answered, and waits for the owner to yield, does not.
+    /// Whether the task waits for one answer only.
     pub(crate) fn is_try(&self) -> bool {
         self.timeout.is_zero()
     }
@@ -132,32 +127,6 @@ impl Attempt {
         let latest = if self.is_try() { self.answer_time } else { self.timeout };
         let latest = latest.saturating_add(OVERTIME).max(self.by().span());
         Deadline::new(self.started, latest).remaining_at(now).is_zero()
-    }
-
-    /// Gives the owner of the lock this much more time to yield, but no more than an answer may take. Returns the new timeout,
-    /// or `None` when no time is left.
-    pub(crate) fn wait_for_yield(&mut self, now: Moment, patience: Duration) -> Option<Duration> {
-        let passed = now.since(self.started);
-        let timeout = (passed + patience).min(self.answer_time);
-        (timeout > passed).then(|| {
-            self.timeout = timeout;
-            timeout
-        })
-    }
-
-    /// The store's answers count from this number on.
-    pub(crate) fn counts_from(&mut self, answers: u64) {
-        self.before.get_or_insert(answers);
-    }
-
-    /// Whether the task has waited for the answer to a sibling.
-    pub(super) fn has_counted(&self) -> bool {
-        self.before.is_some()
-    }
-
-    /// Whether the store has given no answer since the task began to wait for a sibling.
-    pub(super) fn has_counted_none(&self, answers: u64) -> bool {
-        self.before == Some(answers)
     }
 
     /// Whether this process is known to have had the lock during the attempt.
@@ -238,11 +207,10 @@ impl Attempt {
         }
     }
 
-    /// Notes that the task did not take up its turn in time.
-    pub(crate) fn note_passed_over(&mut self) {
-        if self.told == Told::Yes {
-            self.told = Told::Missed;
-        }
+    /// Notes that a task that came later and replaces the holder has taken the turn of this one.
+    pub(crate) fn note_seized(&mut self) {
+        mutant!(SeizedTryIsSilent => return);
+        (self.has_replaced, self.was_held_here) = (true, true);
     }
 
     /// What the answer to the last command said.

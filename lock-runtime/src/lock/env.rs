@@ -31,12 +31,6 @@ pub(crate) trait Env {
     fn is_closed(&self) -> bool;
     /// How long an answer is on its way.
     fn distance(&self) -> Duration;
-    /// How many answers the store has given to the tasks of this process.
-    fn answers(&self) -> u64;
-    /// For how long nothing has come from the server, though commands are on their way.
-    fn silent_for(&self) -> Option<Duration>;
-    /// Whether what a task sends has to wait for a connection.
-    fn is_away(&self) -> bool;
     /// That of the keeper to the lock's server. Tasks have one of their own.
     fn keepers_connection(&self) -> Connection;
     /// Whether one more lease may linger. A lease that lingered and `was_used` has shown that it is worth it.
@@ -50,7 +44,7 @@ pub(crate) trait Env {
 /// What is to be done after a step of a lock, beside what the step itself returns.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// Whoever watches the lock looks again: bodies, the task with the turn, single tries.
+    /// Whoever watches the lock looks again: bodies, the task with the turn.
     pub(crate) wakes: bool,
     /// The keeper looks at the lease after this time, in place of an earlier one. A lease that begins to linger keeps a look that comes
     /// before: that look sets the next one.

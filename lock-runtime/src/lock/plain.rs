@@ -23,10 +23,6 @@ pub(super) struct Plain {
     time: Option<Cell<Moment>>,
     pub(super) is_closed: Cell<bool>,
     pub(super) is_cut_off: Cell<bool>,
-    /// Whether the tasks have no connection.
-    pub(super) is_away: Cell<bool>,
-    pub(super) answers: Cell<u64>,
-    pub(super) silent_for: Cell<Option<Duration>>,
 }
 
 impl Plain {
@@ -40,9 +36,6 @@ impl Plain {
             time: None,
             is_closed: Cell::new(false),
             is_cut_off: Cell::new(false),
-            is_away: Cell::new(false),
-            answers: Cell::new(0),
-            silent_for: Cell::new(None),
         }
     }
 
@@ -97,18 +90,6 @@ impl Env for Plain {
 
     fn distance(&self) -> Duration {
         self.distance
-    }
-
-    fn answers(&self) -> u64 {
-        self.answers.get()
-    }
-
-    fn silent_for(&self) -> Option<Duration> {
-        self.silent_for.get()
-    }
-
-    fn is_away(&self) -> bool {
-        self.is_away.get()
     }
 
     fn keepers_connection(&self) -> Connection {

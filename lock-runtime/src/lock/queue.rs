@@ -19,11 +19,8 @@ pub(crate) enum Entered {
     Turn { id: u64, has_lease: bool },
     /// The task has the hold of other readers together with them.
     Joined(Joined),
-    /// A task here holds the lock, and this task does not want to wait.
+    /// A task here holds the lock or asks for it, and this task does not want to wait.
     Taken,
-    /// The same, but the task with the turn does not hold the lock yet. A single try waits for the outcome of that turn. So many
-    /// holds there were before.
-    Asked { holds: u64 },
     /// Another task here has the turn, and this one replaces whoever has the lock.
     InTheWay,
 }
@@ -72,7 +69,7 @@ impl Lock {
         if request.replaces() {
             return Some(Entered::InTheWay);
         }
-        request.is_try().then(|| self.refuse_try())
+        request.is_try().then_some(Entered::Taken)
     }
 
     /// How many tasks wait, for one that comes to a turn that is taken. The task with the turn waits, too, unless it holds the lock.

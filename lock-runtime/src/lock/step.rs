@@ -273,7 +273,6 @@ impl Lock {
             }
             None => release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env)),
         }
-        // Wakes single tries, which wait for the outcome of this turn.
         out.wakes = true;
         release
     }
@@ -333,7 +332,6 @@ impl Lock {
         }
         self.offers.take_up(id, now);
         self.track();
-        out.wakes |= self.is_awaited_by_tries();
         Some(Started { token, fence, path, dead_owner, holding })
     }
 

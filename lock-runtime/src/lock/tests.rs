@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::plain::Plain;
 use super::*;
 use crate::OnBusy;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::key::PrefixPlace;
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};

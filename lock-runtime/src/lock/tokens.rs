@@ -148,7 +148,6 @@ impl Lock {
             Standing::Leased(lease) if lease.token == pushed.token => true,
             Standing::Asking(pending) if pending.token == pushed.token => {
                 pending.on_push(pushed);
-                self.unread_since = None;
                 self.offer();
                 out.wakes = true;
                 true
@@ -164,7 +163,7 @@ impl Lock {
             return true;
         }
         let granted = matches!(answer, Answer::Granted(_));
-        (self.failure, self.unread_since) = (None, None);
+        self.failure = None;
         match &mut self.standing {
             Standing::Asking(pending) if pending.token == ask.token => {
                 let is_repeated_try = pending.is_repeated_try(ask);

@@ -322,10 +322,6 @@ pub(super) const ALL: &[Seeded] = &[
     seen_in(875, lingering(code("L9: a lease lingers on though another process waits", Mutant::LingersOn, UNUSED))),
     lingering(code("L9: a lease lingers past its deadline, and is used", Mutant::LingerUnchecked, ERRORS)),
     lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, RELEASED)),
-    seen_in(
-        2086,
-        lingering(code("L9: a single try does not wait for a process that yields", Mutant::TryDoesNotWait, ERRORS)),
-    ),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
     drifting(code("the allowance for clocks that drift is always the usual one", Mutant::DriftAsUsual, BACKED)),
     seen_in(84, code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS)),
@@ -336,7 +332,7 @@ pub(super) const ALL: &[Seeded] = &[
     troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
     near(
         |plan| plan.pause.is_some() && plan.round_trip <= 1,
-        code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS),
+        code("an outage is told as a busy lock", Mutant::SilenceIsBusy, ERRORS),
     ),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
@@ -353,10 +349,6 @@ pub(super) const ALL: &[Seeded] = &[
     seen_in(77, code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER)),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
-    seen_in(
-        418,
-        late(code("a task that reads no answer in its time says that the lock is busy", Mutant::UnreadIsBusy, ERRORS)),
-    ),
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
@@ -377,7 +369,6 @@ pub(super) const ALL: &[Seeded] = &[
         1058,
         far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     ),
-    seen_in(40_966, far(code("a single try forgets the sibling before it", Mutant::SiblingBeforeForgotten, ERRORS))),
     seen_in(
         5300,
         late_on_a_quorum(code(

@@ -124,7 +124,6 @@ impl Store for AnyStore {
         fn reconnect_reader(&self, key: &str);
         fn is_connected(&self) -> bool;
         fn begin_to_connect(&self);
-        fn silent_for(&self, key: &str) -> Option<Duration>;
         fn outage(&self, key: &str) -> Option<(Duration, StoreError)>;
         fn unanswered(&self, key: &str, since: Duration) -> StoreError;
         fn attach(&self, process: &str, events: Weak<dyn Events>);

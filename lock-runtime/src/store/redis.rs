@@ -299,10 +299,6 @@ impl Store for RedisStore {
         })?
     }
 
-    fn silent_for(&self, key: &str) -> Option<Duration> {
-        self.servers.at(key, |link| link.silent_for())?
-    }
-
     fn unanswered(&self, key: &str, since: Duration) -> StoreError {
         let named = self.servers.at(key, |link| self.servers.failure_of(link, link.unanswered(since)));
         named.unwrap_or_else(|| CallError::Silent(since).into())

@@ -22,7 +22,6 @@ use crate::lock::{Attempt, Entered, Joined, Rejoined, ResolvedRequest, Step, Tol
 use crate::protocol::{Retry, StoreError};
 use crate::share::Share;
 use crate::store::{Store, exactly_one};
-use crate::timing::YIELD_PATIENCE;
 
 /// The end of a drive.
 pub(super) enum Driven<'a> {
@@ -52,12 +51,9 @@ pub(super) async fn drive<'a>(
     mut waiting: Option<CountedWaiter<'a>>,
 ) -> Result<Driven<'a>, LockError> {
     let slot = Arc::clone(turn.slot());
-    let mut patient: Option<Box<ResolvedRequest>> = None;
     // Dropped before the turn: who passes the turn on leaves the other queue first.
     let mut asking: Option<QueuePlace<'_>> = None;
-    let tried = request;
     loop {
-        let request = patient.as_deref().unwrap_or(tried);
         let changed = register(core, &slot, request)?;
         let takings = slot.takings();
         let step = turn.step(request, attempt, *now);
@@ -71,7 +67,7 @@ pub(super) async fn drive<'a>(
             Step::Hold(started) => return Ok(Driven::Hold(Hold::new(turn, started, request))),
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Wait(pause) => {
-                if asking.is_none() && !tried.is_try() {
+                if asking.is_none() && !request.is_try() {
                     asking = QueuePlace::of_asker(&slot, turn.id(), request);
                 }
                 // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
@@ -89,9 +85,7 @@ pub(super) async fn drive<'a>(
             Step::Rejoin => {
                 asking = None;
                 if slot.peek(|lock| lock.is_seized(turn.id())) {
-                    attempt.has_replaced = true;
-                } else {
-                    attempt.note_passed_over();
+                    attempt.note_seized();
                 }
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
@@ -109,17 +103,10 @@ pub(super) async fn drive<'a>(
                 };
             }
             Step::Fail(error) => return Err(error.of_lock(&request.key)),
-            Step::GiveUp if patient.is_none() && tried.is_try() && slot.peek(|lock| lock.may_be_yielded(&*slot)) => {
-                patient = wait_for_yield(core, tried, attempt, *now);
-                match admit(core, tried) {
-                    Ok(counted) if patient.is_some() => waiting = Some(counted),
-                    _ => return Err(error_at_timeout(core, &slot, tried, attempt)),
-                }
-            }
             Step::GiveUp => {
-                mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, tried, attempt)));
+                mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, request, attempt)));
                 note_outlived(&turn, attempt, *now);
-                return Err(error_at_timeout(core, &slot, tried, attempt));
+                return Err(error_at_timeout(core, &slot, request, attempt));
             }
             // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
@@ -216,29 +203,12 @@ async fn wait_for_any_permit<'a>(
         }
         Entrance::Full(limit) => return Err(too_many(request, limit)),
         // A single try that came too late. No permit is joined.
-        Entrance::Found(Entered::Taken | Entered::Asked { .. } | Entered::Joined(_) | Entered::InTheWay) => {
+        Entrance::Found(Entered::Taken | Entered::Joined(_) | Entered::InTheWay) => {
             return Err(error_at_timeout(core, &slot, request, attempt));
         }
     };
     *now = Moment::now();
     Ok(Driven::of(take_over(core, turn, request, *now), waiting))
-}
-
-/// Rule L9: perhaps nobody holds the lock that a single try found taken. So the try waits for it like any other request, for a
-/// moment. Returns the request of that kind, or `None` when no time is left.
-fn wait_for_yield(
-    core: &Core,
-    request: &ResolvedRequest,
-    attempt: &mut Attempt,
-    now: Moment,
-) -> Option<Box<ResolvedRequest>> {
-    mutant!(TryDoesNotWait => return None);
-    let patience = YIELD_PATIENCE + core.store().round_trip() * 2;
-    // For one of several keys, the wait counts for the request for all of them. So it also ends with the timeout of that request.
-    let whole = request.whole().filter(|whole| !whole.is_try());
-    let patience = whole.map_or(patience, |whole| patience.min(whole.give_up.remaining_at(now)));
-    let timeout = attempt.wait_for_yield(now, patience)?;
-    Some(Box::new(ResolvedRequest { timeout, ..request.clone() }))
 }
 
 /// Until when a command has to be answered. With `fail_fast` this time also limits the connecting, and the search for another
@@ -308,7 +278,6 @@ fn on_outcome(
 ) -> Result<(), LockError> {
     match outcome {
         Ok(told) => {
-            core.note_answer();
             if attempt.has_failed() {
                 slot.forget_failure();
             }

@@ -36,23 +36,11 @@ pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
 
 /// The error of a task whose time is up.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
-    let why = slot.peek(|lock| lock.why_no_hold(request, attempt, slot, Moment::now()));
-    error_of(why, core, slot, request, attempt)
-}
-
-/// The error of a task that has no hold for this reason.
-pub(super) fn error_of(
-    why: NoHold,
-    core: &Core,
-    slot: &Slot,
-    request: &ResolvedRequest,
-    attempt: &Attempt,
-) -> LockError {
     let key = &*request.key;
-    match why {
+    match slot.peek(|lock| lock.why_no_hold(request, attempt, slot, Moment::now())) {
         NoHold::Busy { here } => taken(core, slot, request, attempt, here),
         NoHold::Silent(since) => core.store().unanswered(key, since).of_lock(key),
-        NoHold::Unknown(error) => error.of_lock(key),
+        NoHold::Failed(error) => error.of_lock(key),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::clock::{Deadline, Moment};
 use crate::local::Core;
 use crate::local::hold::Hold;
 use crate::local::turn::Turn;
-use crate::lock::{ResolvedRequest, comes_late};
+use crate::lock::ResolvedRequest;
 use crate::protocol::Retry;
 use crate::timing::ASK_BACKOFF;
 
@@ -46,8 +46,6 @@ async fn repeat_draw(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError
         match hold.handle().draw(by.counted_from(Moment::now())).await {
             Ok(true) => return Ok(Some(hold)),
             Ok(false) => return Ok(None),
-            // An answer that the task did not come to read says nothing of the store.
-            Err(_) if comes_late(by, Moment::now()) => return Ok(None),
             Err(error) => {
                 failures += 1;
                 let pause = ASK_BACKOFF.pause(failures);

@@ -50,18 +50,6 @@ impl Env for Slot {
         store.connection(&self.key).round_trip * store.kind().round_trips_of_a_verb
     }
 
-    fn answers(&self) -> u64 {
-        self.core.answers()
-    }
-
-    fn silent_for(&self) -> Option<Duration> {
-        self.core.store().silent_for(&self.key)
-    }
-
-    fn is_away(&self) -> bool {
-        self.core.store().outage(&self.key).is_some()
-    }
-
     fn keepers_connection(&self) -> Connection {
         self.core.schedule().connection(&self.key)
     }

@@ -42,8 +42,6 @@ impl Slot {
                 if lease_left {
                     core.release_unless_taken_over(self);
                 }
-                // Wakes single tries, which wait for the outcome of this turn.
-                self.wake();
                 core.table().forget_if_unused(self);
             }
         }

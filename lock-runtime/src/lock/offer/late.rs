@@ -54,7 +54,6 @@ impl Lock {
         if self.offers.is_for_all(is_idle) {
             self.offer_to_all(now, out);
         }
-        // Wakes single tries, which wait for the outcome of this turn.
         out.wakes = true;
         Some((id, release))
     }
@@ -65,7 +64,6 @@ impl Lock {
             |pending: &mut PendingAsk| pending.is_unanswered_try() && env.kind().withdraws_refused_tries;
         let pending = self.standing.take_pending_if(is_to_be_withdrawn)?;
         mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(env)));
-        self.unread_since = self.unread_since.take().or_else(|| pending.unanswered_since().map(Box::new));
         Some(pending.withdrawal(env))
     }
 

@@ -15,7 +15,7 @@ fn a_task_that_comes_first_has_the_turn_and_the_next_waits() {
 fn a_single_try_does_not_wait_here() {
     let mut stage = Stage::new();
     let first = stage.enter_first(&request());
-    assert!(matches!(stage.enter(&single_try()), Some(Entered::Asked { holds: 0 })), "the outcome is its own, too");
+    assert!(matches!(stage.enter(&single_try()), Some(Entered::Taken)), "a task here asks");
     let ask = stage.ask(first, &request());
     stage.grant(&ask);
     assert!(matches!(stage.step(first, &request()), Step::Hold(_)));

@@ -16,53 +16,6 @@ use crate::simulation::seeded::Bug;
 use crate::simulation::servers::model_server;
 use crate::{LockError, LockManager};
 
-/// A task waits for a sibling, which asks a server that is silent. The sibling's time is up a moment before, and the next task begins to
-/// ask.
-#[tokio::test(start_paused = true)]
-async fn a_task_that_waited_for_siblings_is_told_of_a_silent_server() {
-    for (bug, is_told) in [(None, true), (Some(Mutant::EarlierSilenceForgotten), false)] {
-        let _seeded = Seeded::begin(bug);
-        let (_time, network) = world();
-        network.move_away(Duration::from_millis(60));
-        let locks = connect(&network, "p");
-        locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-        network.freeze(Duration::from_secs(9));
-        let begun = |after: u64, timeout: u64| {
-            let request = locks.lock("k", &0).timeout(Duration::from_millis(timeout));
-            async move {
-                sleep(Duration::from_millis(after)).await;
-                request.acquire().await.map(drop)
-            }
-        };
-        let (first, second, _) = tokio::join!(biased; begun(0, 100), begun(1, 100), begun(2, 1000));
-        assert!(matches!(first, Err(LockError::Backend { .. })), "{first:?}");
-        assert_eq!(matches!(second, Err(LockError::Backend { .. })), is_told, "{bug:?}: {second:?}");
-    }
-}
-
-/// The server is far away. Its connection is given up for another command just when the task's time is up.
-#[tokio::test(start_paused = true)]
-async fn a_task_that_waited_for_a_sibling_is_told_of_a_server_whose_connection_was_given_up_for_its_silence() {
-    for (bug, is_told) in [(None, true), (Some(Mutant::GivenUpIsNotSilent), false)] {
-        let _seeded = Seeded::begin(bug);
-        let (_time, network) = world();
-        network.move_away(Duration::from_millis(400));
-        let locks = connect(&network, "p");
-        locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-        network.freeze(SECOND * 9);
-        let begun = |after: u64, key: u32, timeout: u64| {
-            let request = locks.lock("k", &key).timeout(Duration::from_millis(timeout));
-            async move {
-                sleep(Duration::from_millis(after)).await;
-                request.acquire().await.map(drop)
-            }
-        };
-        let sibling = timeout(Duration::from_millis(741), begun(500, 1, 0));
-        let (_, _, _, last) = tokio::join!(biased; begun(0, 0, 0), begun(500, 2, 0), sibling, begun(560, 1, 440));
-        assert_eq!(matches!(last, Err(LockError::Backend { .. })), is_told, "{bug:?}: {last:?}");
-    }
-}
-
 /// Its own ask was taken into the queue. Then an administrator takes a right from the user.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repeats() {
@@ -115,7 +68,7 @@ async fn a_refusal_is_told_to_the_task_whose_key_it_is_for() {
 /// The task waits for its connection, and is polled again long after its time. By then nothing was asked.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_came_late_to_a_command_that_was_never_sent_does_not_say_that_the_lock_is_busy() {
-    for (bug, is_told) in [(None, true), (Some(Mutant::UnsentIsBusy), false)] {
+    for (bug, is_told) in [(None, true), (Some(Mutant::SilenceIsBusy), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
         network.move_away(Duration::from_millis(60));

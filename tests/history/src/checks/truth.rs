@@ -42,7 +42,6 @@ pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
     found.extend(outages_are_no_busy_locks(history, bounds));
     found.extend(outages_are_real(history, bounds));
     found.extend(busy_locks_are_taken(history, bounds));
-    found.extend(unused_locks_are_not_busy(history, bounds));
     found
 }
 
@@ -143,10 +142,12 @@ fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violatio
             {
                 continue;
             }
-            // Others of its process may have learnt before that it is busy, or hold it.
+            // Others of its process may have learnt before that it is busy, or hold it. A single try is refused beside one that asks.
             let knows = used[&(attempt.process.as_str(), attempt.key.as_str())].iter().any(|other| {
                 let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
-                other.invoked < from && shared((other.invoked, over.saturating_add(AFTER)), (from, returned)).is_some()
+                let is_beside = is_try(attempt) && !std::ptr::eq(*other, attempt) && other.invoked <= attempt.invoked;
+                (other.invoked < from || is_beside)
+                    && shared((other.invoked, over.saturating_add(AFTER)), (from, returned)).is_some()
             });
             if !knows {
                 let text = format!("{} is told that {} is busy while the server is stopped", who(attempt), attempt.key);
@@ -199,32 +200,6 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
 fn latest_execution(history: &History, sent: u64) -> u64 {
     let stops = history.faults.iter().filter(|fault| fault.kind == FREEZE);
     stops.filter(|stop| stop.range.0 <= sent && sent < stop.range.1).map(|stop| stop.range.1).max().unwrap_or(sent)
-}
-
-/// A single try is not told of a busy lock that a process only keeps: that process yields. Where it can be decided: nothing was
-/// wrong for a while, and nobody used the lock or wanted it shortly before and during the try.
-fn unused_locks_are_not_busy(history: &History, bounds: &Bounds) -> Vec<Violation> {
-    let mut found = Vec::new();
-    if bounds.linger.is_zero() || !bounds.round_trip.is_zero() {
-        return found;
-    }
-    let attempts = history.by_key();
-    for attempt in history.attempts.iter().filter(|attempt| is_try(attempt)) {
-        let (Some(returned), Some(How::Busy)) = (attempt.returned(), attempt.how()) else { continue };
-        let range = (attempt.invoked.saturating_sub(span(bounds.noise)), returned);
-        let before = (attempt.invoked.saturating_sub(AFTER), returned);
-        let is_user = |other: &&Attempt| {
-            let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
-            !std::ptr::eq(*other, attempt) && shared((other.invoked, over), range).is_some()
-        };
-        let is_killed = history.killed.values().any(|at| before.0 < *at && *at < returned);
-        let is_used = attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(is_user));
-        if !is_used && !is_killed && history.is_calm(before) && history.faults_in(before).next().is_none() {
-            let text = format!("{} is told that {} is busy, and nobody uses it", who(attempt), attempt.key);
-            found.push(Violation::of(attempt, range, text));
-        }
-    }
-    found
 }
 
 fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {

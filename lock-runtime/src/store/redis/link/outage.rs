@@ -35,18 +35,6 @@ impl Link {
         (oldest >= self.command_timeout).then_some((away, CallError::NoConnection(oldest)))
     }
 
-    /// For how long nothing at all has come on the connection, though commands are on their way, or since before it was given up for
-    /// that. From a server that is far away, or slow, answers come when nobody waits for them any more.
-    pub(in super::super) fn silent_for(&self) -> Option<Duration> {
-        let state = self.state.lock();
-        let Some(live) = &state.live else {
-            mutant!(GivenUpIsNotSilent => return None);
-            return state.given_up.and(state.down_since).map(Moment::elapsed);
-        };
-        let silence = state.silence.filter(|silence| silence.unread == live.wire.unread_replies())?;
-        Some(silence.since.elapsed())
-    }
-
     /// Begins to find out whether the server is back, and waits for nothing: connects again when there is no connection, and
     /// asks for any answer when the connection is silent. It must be called inside a runtime.
     pub(in super::super) fn begin_to_connect(&self) {
