@@ -68,6 +68,7 @@ mod room;
 mod scope;
 mod settings;
 mod share;
+mod shared;
 #[cfg(test)]
 mod simulation;
 mod stats;

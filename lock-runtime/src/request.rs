@@ -1,10 +1,10 @@
 //! [`LockRequest`]: one lock that a user asks for, its options, and the three ways to ask.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::options::LockOptions;
+use crate::shared::Shared;
 use crate::{LockError, LockGuard, OnBusy, OnLost};
 
 mod blocking;
@@ -30,12 +30,12 @@ mod blocking;
 #[derive(Debug)]
 #[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
 pub struct LockRequest {
-    engine: Arc<Engine>,
+    engine: Shared<Engine>,
     options: LockOptions,
 }
 
 impl LockRequest {
-    pub(crate) fn new(engine: Arc<Engine>, options: LockOptions) -> Self {
+    pub(crate) fn new(engine: Shared<Engine>, options: LockOptions) -> Self {
         Self { engine, options }
     }
 
