@@ -61,6 +61,7 @@ mod mutex;
 mod observe;
 mod on_busy;
 mod on_lost;
+mod opaque;
 mod options;
 mod protocol;
 mod request;
@@ -68,7 +69,6 @@ mod room;
 mod scope;
 mod settings;
 mod share;
-mod shared;
 #[cfg(test)]
 mod simulation;
 mod stats;

@@ -7,8 +7,8 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 
 use crate::engine::Engine;
 use crate::local::Core;
+use crate::opaque::Opaque;
 use crate::options::LockOptions;
-use crate::shared::Shared;
 use crate::{LockError, LockKey, LockRequest, LockStats, scope, surroundings};
 
 mod reach;
@@ -33,11 +33,11 @@ pub use tools::LockServer;
 /// ```
 #[derive(Clone)]
 pub struct LockManager {
-    engine: Shared<Engine>,
+    engine: Opaque<Engine>,
 }
 
 impl LockManager {
-    pub(crate) fn new(engine: Shared<Engine>) -> Self {
+    pub(crate) fn new(engine: Opaque<Engine>) -> Self {
         Self { engine }
     }
 
@@ -45,7 +45,7 @@ impl LockManager {
         self.engine.core()
     }
 
-    pub(crate) fn into_engine(self) -> Shared<Engine> {
+    pub(crate) fn into_engine(self) -> Opaque<Engine> {
         self.engine
     }
 

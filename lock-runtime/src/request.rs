@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::opaque::Opaque;
 use crate::options::LockOptions;
-use crate::shared::Shared;
 use crate::{LockError, LockGuard, OnBusy, OnLost};
 
 mod blocking;
@@ -30,12 +30,12 @@ mod blocking;
 #[derive(Debug)]
 #[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
 pub struct LockRequest {
-    engine: Shared<Engine>,
+    engine: Opaque<Engine>,
     options: LockOptions,
 }
 
 impl LockRequest {
-    pub(crate) fn new(engine: Shared<Engine>, options: LockOptions) -> Self {
+    pub(crate) fn new(engine: Opaque<Engine>, options: LockOptions) -> Self {
         Self { engine, options }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::local::{Core, HoldHandle, Reentry};
-use crate::shared::Shared;
+use crate::opaque::Opaque;
 
 mod inside;
 mod installed;
@@ -20,17 +20,17 @@ use inside::{Inside, Stack};
 pub(crate) use installed::install;
 
 thread_local! {
-    static SCOPED: Stack<Shared<Engine>> = const { Stack::new() };
+    static SCOPED: Stack<Opaque<Engine>> = const { Stack::new() };
     static HELD: Stack<Frame> = const { Stack::new() };
 }
 
 /// The manager of the enclosing scope, else the installed manager.
-pub(crate) fn current() -> Option<Shared<Engine>> {
+pub(crate) fn current() -> Option<Opaque<Engine>> {
     let scoped = SCOPED.try_with(|scoped| scoped.find(|engine| Some(engine.clone())));
     scoped.ok().flatten().or_else(installed::installed)
 }
 
-pub(crate) async fn with_manager<F: Future>(engine: Shared<Engine>, inside: F) -> F::Output {
+pub(crate) async fn with_manager<F: Future>(engine: Opaque<Engine>, inside: F) -> F::Output {
     Inside::new(&SCOPED, engine, inside).await
 }
 

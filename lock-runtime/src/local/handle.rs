@@ -15,9 +15,9 @@ use crate::lock::{ActiveHold, Joined, Lease, ReleaseDone, ResolvedRequest, Start
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
+use crate::opaque::Opaque;
 use crate::protocol::{Ownership, Release, Renewal, Renewed, StoreError};
 use crate::share::Share;
-use crate::shared::Shared;
 use crate::store::{Store, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -25,7 +25,7 @@ use crate::{FencingToken, LockError};
 
 /// A reference to a hold, which may have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct HoldHandle(Shared<HoldInner>);
+pub(crate) struct HoldHandle(Opaque<HoldInner>);
 
 /// Joined calls that enter a hold again inside of its body exclude each other with this mutex.
 pub(crate) type Reentry = OnceLock<Arc<tokio::sync::Mutex<()>>>;
@@ -60,7 +60,7 @@ impl HoldHandle {
         let Started { token, fence, path, holding, .. } = started;
         let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
         let (terms, early) = (request.terms.clone(), request.early());
-        Self(Shared::new(HoldInner { slot, id, token, fence, path, terms, reentry: Reentry::new(), early, holding }))
+        Self(Opaque::new(HoldInner { slot, id, token, fence, path, terms, reentry: Reentry::new(), early, holding }))
     }
 
     /// For a reader that has joined the hold of others.
@@ -68,7 +68,7 @@ impl HoldHandle {
         let Joined { id, token, holding, early } = joined;
         let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
         let (path, terms, reentry) = (Path::HandOver, None, Reentry::new());
-        Self(Shared::new(HoldInner { slot, id, token, fence, path, terms, reentry, early, holding }))
+        Self(Opaque::new(HoldInner { slot, id, token, fence, path, terms, reentry, early, holding }))
     }
 
     /// The turn that the hold was started with.

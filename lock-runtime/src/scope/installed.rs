@@ -4,14 +4,14 @@ use std::sync::OnceLock;
 
 use crate::LockError;
 use crate::engine::Engine;
-use crate::shared::Shared;
+use crate::opaque::Opaque;
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
 /// A manager that was installed.
 #[derive(Debug)]
 struct Installed {
-    engine: Shared<Engine>,
+    engine: Opaque<Engine>,
     /// The manager that a child of this process installed, because the child can't use its parent's manager.
     in_child: OnceLock<Box<Installed>>,
 }
@@ -27,7 +27,7 @@ impl Installed {
     }
 }
 
-pub(crate) fn install(engine: &Shared<Engine>) -> Result<(), LockError> {
+pub(crate) fn install(engine: &Opaque<Engine>) -> Result<(), LockError> {
     let new = Installed { engine: engine.clone(), in_child: OnceLock::new() };
     let Some(first) = INSTALLED.get() else {
         return INSTALLED.set(new).map_err(|_| LockError::AlreadyInstalled);
@@ -39,6 +39,6 @@ pub(crate) fn install(engine: &Shared<Engine>) -> Result<(), LockError> {
     last.in_child.set(Box::new(new)).map_err(|_| LockError::AlreadyInstalled)
 }
 
-pub(super) fn installed() -> Option<Shared<Engine>> {
+pub(super) fn installed() -> Option<Opaque<Engine>> {
     INSTALLED.get().map(|first| first.last().engine.clone())
 }
