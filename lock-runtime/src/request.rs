@@ -414,7 +414,8 @@ impl LockRequest {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `body` and then releases the lock in the background.
+    /// Dropping the future drops `body` and then releases the lock in the background. What `body` has sent is not called back: it may
+    /// arrive when the next holder has begun. [Fence](Self::fenced) what must not be written late.
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let entered = self.options.enter(Some(self.engine));
         async move {
