@@ -1,6 +1,5 @@
 //! Tests: which tasks wait for a slot's turn, and which do not any more.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;

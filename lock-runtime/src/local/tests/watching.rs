@@ -1,7 +1,6 @@
 //! Tests: a body whose hold is lost.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
