@@ -48,7 +48,7 @@ postgres_bin() {
 
 missing_packages() {
   command -v redis-server > /dev/null || echo redis-server                # the tests' own servers
-  [ -n "$(postgres_bin)" ] || echo postgresql                             # the default_address story, on Postgres
+  [ -n "$(postgres_bin)" ] || echo postgresql                             # the default_address story and its tests, on Postgres
   python3 -c 'import ensurepip, venv' 2> /dev/null || echo python3-venv   # the other client of tests/interop.rs
   command -v cc > /dev/null || echo build-essential                       # links Rust, compiles SQLite
   # Counts instructions, by night.

@@ -152,13 +152,16 @@ mod trait_snapshots;
 /// 3. The body runs.
 /// 4. The lock is released, also when the body returns early, fails with `?`, panics or is dropped.
 ///
-/// Arguments move into the body, and are dropped before the lock is released, the last one first. So a transaction that is an argument, and rolls back
-/// when it is dropped, does so under the lock. Two kinds of arguments stay outside the body, and are dropped after the lock was
-/// released:
+/// Arguments move into the body, and are dropped before the lock is released, the last one first. Two kinds of arguments stay outside the
+/// body, and are dropped after the lock was released:
 ///
 /// - an argument that `on_fail` mentions and the body does not;
 /// - what a pattern leaves out or only borrows: `_: T`, the fields behind the `..` of `Order { id, .. }`, and what
 ///   `ref name` refers to.
+///
+/// A body that is dropped has its lock until its destructors have run, and not longer. What it has sent may arrive later, when the next
+/// holder has begun: a `COMMIT` that is under way, or the `ROLLBACK` of a transaction, which sqlx only puts into a queue. A fencing token
+/// refuses the late write. Where only the caller may go away, give the locked fn a task of its own: `tokio::spawn(pay(7)).await`.
 ///
 /// `on_fail` runs last, after the release, also when the body never started. Of the arguments that moved into the body it sees those
 /// that are `Copy` (shared references too), with the value that they had at the call.

@@ -14,6 +14,7 @@ use crate::lock::ResolvedRequest;
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe;
+use crate::opaque::Opaque;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
 use crate::timing::SHUTDOWN_STEP;
@@ -36,7 +37,7 @@ impl Engine {
         store: Arc<AnyStore>,
         keeper_store: Arc<AnyStore>,
         thread: Option<Arc<KeeperThread>>,
-    ) -> Arc<Self> {
+    ) -> Opaque<Self> {
         let schedule = Arc::new(Schedule::new(Arc::clone(&keeper_store)));
         let command_timeout = settings.command_timeout;
         let origin = thread.is_some().then(Origin::here);
@@ -45,7 +46,7 @@ impl Engine {
         keeper_store.attach(core.process_id(), core.events());
         let keeper = Keeper::new(keeper_store, schedule, command_timeout, thread);
         keeper.start(&core);
-        Arc::new(Self { core, keeper, thread: Mutex::default() })
+        Opaque::new(Self { core, keeper, thread: Mutex::default() })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

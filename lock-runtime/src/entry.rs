@@ -11,6 +11,7 @@ use crate::local::Hold;
 use crate::lock::{ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
+use crate::opaque::Opaque;
 use crate::scope::Frame;
 use crate::token::Token;
 use crate::{LockError, LockGuard, surroundings};
@@ -23,7 +24,7 @@ pub(crate) use key_set::KeySet;
 /// futures.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Opaque<Engine>,
     pub(crate) request: ResolvedRequest,
     /// The requests for several keys. Then `request` is the first that was given.
     pub(crate) set: Option<Box<KeySet>>,

@@ -61,6 +61,7 @@ mod mutex;
 mod observe;
 mod on_busy;
 mod on_lost;
+mod opaque;
 mod options;
 mod protocol;
 mod request;

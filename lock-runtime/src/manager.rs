@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 
 use crate::engine::Engine;
 use crate::local::Core;
+use crate::opaque::Opaque;
 use crate::options::LockOptions;
 use crate::{LockError, LockKey, LockRequest, LockStats, scope, surroundings};
 
@@ -32,11 +33,11 @@ pub use tools::LockServer;
 /// ```
 #[derive(Clone)]
 pub struct LockManager {
-    engine: Arc<Engine>,
+    engine: Opaque<Engine>,
 }
 
 impl LockManager {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+    pub(crate) fn new(engine: Opaque<Engine>) -> Self {
         Self { engine }
     }
 
@@ -44,7 +45,7 @@ impl LockManager {
         self.engine.core()
     }
 
-    pub(crate) fn into_engine(self) -> Arc<Engine> {
+    pub(crate) fn into_engine(self) -> Opaque<Engine> {
         self.engine
     }
 
@@ -93,7 +94,7 @@ impl LockManager {
     ///
     /// As cancel safe as `inside`.
     pub async fn scope<F: Future>(&self, inside: F) -> F::Output {
-        scope::with_manager(Arc::clone(&self.engine), inside).await
+        scope::with_manager(self.engine.clone(), inside).await
     }
 
     /// The manager that `#[cache_lock]` would use here: the manager of the scope, else the installed manager.
@@ -125,7 +126,7 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     pub fn lock<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> LockRequest {
-        LockRequest::new(Arc::clone(&self.engine), LockOptions::new(prefix, key))
+        LockRequest::new(self.engine.clone(), LockOptions::new(prefix, key))
     }
 
     /// A request for several locks, all or none: one named `prefix:key` for each of the `keys`.
@@ -149,7 +150,7 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     pub fn lock_all<K: LockKey>(&self, prefix: &str, keys: impl IntoIterator<Item = K>) -> LockRequest {
-        LockRequest::new(Arc::clone(&self.engine), LockOptions::all(prefix, keys))
+        LockRequest::new(self.engine.clone(), LockOptions::all(prefix, keys))
     }
 
     /// Ends the manager and releases all its leases:

@@ -11,6 +11,7 @@ use crate::entry::{Entry, KeySet};
 use crate::held::Held;
 use crate::key::PrefixPlace;
 use crate::lock::{IfBusy, ResolvedRequest, Terms};
+use crate::opaque::Opaque;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;
@@ -297,7 +298,7 @@ impl LockOptions {
     }
 
     /// The request to `engine`, or to the current manager.
-    pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
+    pub(crate) fn entry(self, engine: Option<Opaque<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
         let (request, set) = self.resolve(engine.core().settings(), body)?;
         if request.share.is_some()
@@ -317,7 +318,7 @@ impl LockOptions {
     /// Adopts the lock of a ticket, whose whole name it has. It is boxed, as those below.
     pub(crate) fn adopt(
         self,
-        engine: Arc<Engine>,
+        engine: Opaque<Engine>,
         ticket: LockTicket,
     ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
         Box::pin(async move {
@@ -338,7 +339,7 @@ impl LockOptions {
 /// program that awaits it. The options are resolved before: in the future they would keep their room while the task waits.
 impl LockOptions {
     /// Waits for the guard.
-    pub(crate) fn acquire(self, engine: Arc<Engine>) -> BoxFuture<'static, Result<LockGuard, LockError>> {
+    pub(crate) fn acquire(self, engine: Opaque<Engine>) -> BoxFuture<'static, Result<LockGuard, LockError>> {
         let entry = self.entry(Some(engine), false);
         Box::pin(async move {
             match entry {
@@ -349,7 +350,7 @@ impl LockOptions {
     }
 
     /// Waits for the hold of a body. Without an `engine` the manager is the current one of whoever calls this.
-    pub(crate) fn enter(self, engine: Option<Arc<Engine>>) -> BoxFuture<'static, Result<Held, LockError>> {
+    pub(crate) fn enter(self, engine: Option<Opaque<Engine>>) -> BoxFuture<'static, Result<Held, LockError>> {
         let entry = self.entry(engine, true);
         Box::pin(async move {
             match entry {

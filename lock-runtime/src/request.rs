@@ -1,9 +1,9 @@
 //! [`LockRequest`]: one lock that a user asks for, its options, and the three ways to ask.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::opaque::Opaque;
 use crate::options::LockOptions;
 use crate::{LockError, LockGuard, OnBusy, OnLost};
 
@@ -30,12 +30,12 @@ mod blocking;
 #[derive(Debug)]
 #[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
 pub struct LockRequest {
-    engine: Arc<Engine>,
+    engine: Opaque<Engine>,
     options: LockOptions,
 }
 
 impl LockRequest {
-    pub(crate) fn new(engine: Arc<Engine>, options: LockOptions) -> Self {
+    pub(crate) fn new(engine: Opaque<Engine>, options: LockOptions) -> Self {
         Self { engine, options }
     }
 
@@ -414,7 +414,8 @@ impl LockRequest {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `body` and then releases the lock in the background.
+    /// Dropping the future drops `body` and then releases the lock in the background. What `body` has sent is not called back: it may
+    /// arrive when the next holder has begun. [Fence](Self::fenced) what must not be written late.
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let entered = self.options.enter(Some(self.engine));
         async move {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::local::{Core, HoldHandle, Reentry};
+use crate::opaque::Opaque;
 
 mod inside;
 mod installed;
@@ -19,17 +20,17 @@ use inside::{Inside, Stack};
 pub(crate) use installed::install;
 
 thread_local! {
-    static SCOPED: Stack<Arc<Engine>> = const { Stack::new() };
+    static SCOPED: Stack<Opaque<Engine>> = const { Stack::new() };
     static HELD: Stack<Frame> = const { Stack::new() };
 }
 
 /// The manager of the enclosing scope, else the installed manager.
-pub(crate) fn current() -> Option<Arc<Engine>> {
-    let scoped = SCOPED.try_with(|scoped| scoped.find(|engine| Some(Arc::clone(engine))));
+pub(crate) fn current() -> Option<Opaque<Engine>> {
+    let scoped = SCOPED.try_with(|scoped| scoped.find(|engine| Some(engine.clone())));
     scoped.ok().flatten().or_else(installed::installed)
 }
 
-pub(crate) async fn with_manager<F: Future>(engine: Arc<Engine>, inside: F) -> F::Output {
+pub(crate) async fn with_manager<F: Future>(engine: Opaque<Engine>, inside: F) -> F::Output {
     Inside::new(&SCOPED, engine, inside).await
 }
 

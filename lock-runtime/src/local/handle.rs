@@ -15,6 +15,7 @@ use crate::lock::{ActiveHold, Joined, Lease, ReleaseDone, ResolvedRequest, Start
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
+use crate::opaque::Opaque;
 use crate::protocol::{Ownership, Release, Renewal, Renewed, StoreError};
 use crate::share::Share;
 use crate::store::{Store, exactly_one};
@@ -24,7 +25,7 @@ use crate::{FencingToken, LockError};
 
 /// A reference to a hold, which may have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct HoldHandle(Arc<HoldInner>);
+pub(crate) struct HoldHandle(Opaque<HoldInner>);
 
 /// Joined calls that enter a hold again inside of its body exclude each other with this mutex.
 pub(crate) type Reentry = OnceLock<Arc<tokio::sync::Mutex<()>>>;
@@ -59,7 +60,7 @@ impl HoldHandle {
         let Started { token, fence, path, holding, .. } = started;
         let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
         let (terms, early) = (request.terms.clone(), request.early());
-        Self(Arc::new(HoldInner { slot, id, token, fence, path, terms, reentry: Reentry::new(), early, holding }))
+        Self(Opaque::new(HoldInner { slot, id, token, fence, path, terms, reentry: Reentry::new(), early, holding }))
     }
 
     /// For a reader that has joined the hold of others.
@@ -67,12 +68,13 @@ impl HoldHandle {
         let Joined { id, token, holding, early } = joined;
         let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
         let (path, terms, reentry) = (Path::HandOver, None, Reentry::new());
-        Self(Arc::new(HoldInner { slot, id, token, fence, path, terms, reentry, early, holding }))
+        Self(Opaque::new(HoldInner { slot, id, token, fence, path, terms, reentry, early, holding }))
     }
 
     /// The turn that the hold was started with.
     pub(super) fn turn(&self) -> Turn {
-        Turn::new(&self.0.slot, self.0.id)
+        let HoldInner { slot, id, .. } = &*self.0;
+        Turn::new(slot, *id)
     }
 
     pub(super) fn early(&self) -> Option<&Arc<Early>> {
@@ -91,9 +93,10 @@ impl HoldHandle {
 
     /// Notes that a reader's part of the hold has ended.
     pub(super) fn end_counting(&self) {
-        if self.0.slot.share.is_some() {
+        let HoldInner { slot, holding, .. } = &*self.0;
+        if slot.share.is_some() {
             // Nothing that can panic runs under this lock.
-            let _ = self.0.holding.lock().take();
+            let _ = holding.lock().take();
         }
     }
 
@@ -171,7 +174,8 @@ impl HoldHandle {
 
     /// Whether the hold is known to be lost, or has ended. A deadline that has passed counts once somebody has looked.
     pub(super) fn has_ended(&self) -> bool {
-        self.0.slot.peek(|lock| lock.lease_of(self.0.id).is_none())
+        let HoldInner { slot, id, .. } = &*self.0;
+        slot.peek(|lock| lock.lease_of(*id).is_none())
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -179,7 +183,8 @@ impl HoldHandle {
     }
 
     pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
-        let ends = self.0.slot.peek(|lock| lock.lease_of(self.0.id)?.ends(now));
+        let HoldInner { slot, id, .. } = &*self.0;
+        let ends = slot.peek(|lock| lock.lease_of(*id)?.ends(now));
         ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 

@@ -90,8 +90,8 @@ impl LockManager {
         ticket: LockTicket,
         options: impl FnOnce(LockRequest) -> LockRequest,
     ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
-        let request = LockRequest::new(Arc::clone(&self.engine), LockOptions::of_whole_name(ticket.key()));
-        options(request).into_options().adopt(Arc::clone(&self.engine), ticket)
+        let request = LockRequest::new(self.engine.clone(), LockOptions::of_whole_name(ticket.key()));
+        options(request).into_options().adopt(self.engine.clone(), ticket)
     }
 
     /// Gives back the lock of a ticket before its time is over: it is free, or passed on to who waits.

@@ -20,7 +20,7 @@ use crate::{BackendError, LockError, LockRequest, key};
 impl LockManager {
     /// A request for the lock of this whole name. The manager should have no namespace, which would come in front.
     pub fn lock_named(&self, name: &str) -> LockRequest {
-        LockRequest::new(Arc::clone(&self.engine), LockOptions::of_whole_name(name))
+        LockRequest::new(self.engine.clone(), LockOptions::of_whole_name(name))
     }
 
     pub async fn inspect_named(&self, name: &str) -> Result<Option<LockInfo>, LockError> {

@@ -1,16 +1,17 @@
 //! [`Installed`]: the default manager of the process.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use crate::LockError;
 use crate::engine::Engine;
+use crate::opaque::Opaque;
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
 /// A manager that was installed.
 #[derive(Debug)]
 struct Installed {
-    engine: Arc<Engine>,
+    engine: Opaque<Engine>,
     /// The manager that a child of this process installed, because the child can't use its parent's manager.
     in_child: OnceLock<Box<Installed>>,
 }
@@ -26,8 +27,8 @@ impl Installed {
     }
 }
 
-pub(crate) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
-    let new = Installed { engine: Arc::clone(engine), in_child: OnceLock::new() };
+pub(crate) fn install(engine: &Opaque<Engine>) -> Result<(), LockError> {
+    let new = Installed { engine: engine.clone(), in_child: OnceLock::new() };
     let Some(first) = INSTALLED.get() else {
         return INSTALLED.set(new).map_err(|_| LockError::AlreadyInstalled);
     };
@@ -38,6 +39,6 @@ pub(crate) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
     last.in_child.set(Box::new(new)).map_err(|_| LockError::AlreadyInstalled)
 }
 
-pub(super) fn installed() -> Option<Arc<Engine>> {
-    INSTALLED.get().map(|first| Arc::clone(&first.last().engine))
+pub(super) fn installed() -> Option<Opaque<Engine>> {
+    INSTALLED.get().map(|first| first.last().engine.clone())
 }

@@ -7,6 +7,8 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+/// For `generic_methods.rs`, which the check compiles beside this crate.
+pub use lock_runtime;
 use lock_runtime::{LockError, LockGuard, LockManager, cache_lock};
 
 /// A boxed future of a call.

@@ -1,6 +1,5 @@
 //! Tests: which tasks wait for a slot's turn, and which do not any more.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -68,7 +67,7 @@ async fn the_future_of_a_waiter_stays_small() {
     let run = std::mem::size_of_val(&locks.lock("p", "k").run(async {}));
     let engine = locks.into_engine();
     let options = || LockOptions::new("p", "k");
-    let (acquiring, entering) = (options().acquire(Arc::clone(&engine)), options().enter(Some(engine)));
+    let (acquiring, entering) = (options().acquire(engine.clone()), options().enter(Some(engine)));
     // With metrics a task that waits counts itself.
     let metrics = if cfg!(feature = "metrics") { 40 } else { 0 };
     let sizes = [run, std::mem::size_of_val(&*acquiring), std::mem::size_of_val(&*entering)];

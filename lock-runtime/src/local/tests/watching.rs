@@ -1,7 +1,6 @@
 //! Tests: a body whose hold is lost.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -15,7 +14,7 @@ use crate::{LockError, LockManager};
 async fn is_stopped(bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
     let engine = LockManager::in_memory().into_engine();
-    let held = LockOptions::new("p", "k").enter(Some(Arc::clone(&engine))).await.unwrap();
+    let held = LockOptions::new("p", "k").enter(Some(engine.clone())).await.unwrap();
     let slot = engine.core().table().get("p:k").unwrap();
     engine.core().revoke(&slot, None, LossReason::NotKnown);
     let begin = Instant::now();
