@@ -89,6 +89,7 @@ where
                         return __never;
                     }
                     {
+                        #![allow()]
                         unsafe {
                             <T as Catalog>::rebuild(
                                 ::lock_runtime::__private::core::clone::Clone::clone(

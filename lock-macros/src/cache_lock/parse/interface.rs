@@ -29,6 +29,8 @@ pub(in crate::cache_lock) struct Method {
     pub(in crate::cache_lock) attributes: Vec<Attribute>,
     pub(in crate::cache_lock) signature: Signature,
     pub(in crate::cache_lock) marks: Vec<Mark>,
+    /// That of a provided method.
+    pub(in crate::cache_lock) body: TokenStream,
     /// The options of its `#[cache_lock(…)]`, and where that stands.
     pub(in crate::cache_lock) lock: Option<(Vec<Written>, Span)>,
 }
@@ -74,7 +76,8 @@ fn read_method(method: &mut TraitItemFn, mistakes: &mut Mistakes) -> Method {
     for second in locks {
         mistakes.at(second, "this method has its lock already: for several locks write `keys = [from, to]`");
     }
-    Method { attributes: method.attrs.clone(), signature: method.sig.clone(), marks, lock }
+    let body = method.default.to_token_stream();
+    Method { attributes: method.attrs.clone(), signature: method.sig.clone(), marks, body, lock }
 }
 
 fn options_of(attribute: &Attribute, mistakes: &mut Mistakes) -> Vec<Written> {
