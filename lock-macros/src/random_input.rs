@@ -45,6 +45,12 @@ fn head(mut function: ImplItemFn) -> String {
     // The others are written inside of the braces.
     function.attrs.retain(|attribute| matches!(attribute.style, syn::AttrStyle::Outer));
     function.block = syn::parse_quote!({});
+    // Those of an unused argument move into the body.
+    for argument in &mut function.sig.inputs {
+        if let FnArg::Typed(typed) = argument {
+            typed.attrs.retain(|attribute| attribute.path().is_ident("cfg"));
+        }
+    }
     function.to_token_stream().to_string()
 }
 

@@ -65,9 +65,9 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
 fn head(lock: &Lock, function: &Function) -> impl ToTokens {
     let mut signature = function.signature.clone();
     for argument in &mut signature.inputs {
-        let moves = bindings(argument).iter().any(|name| {
-            lock.arguments.iter().any(|argument| argument.name == *name && !argument.lints.is_empty())
-        });
+        let moves = bindings(argument)
+            .iter()
+            .any(|name| lock.arguments.iter().any(|argument| argument.name == *name && !argument.lints.is_empty()));
         if let (true, FnArg::Typed(typed)) = (moves, argument) {
             typed.attrs.retain(|attribute| !is_about_unused(attribute));
         }
@@ -249,7 +249,7 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
 //     fn f() -> T
 //
 // Output:
-//     { use NoFuture as _; Returned::<T>::of().check(); }
+//     { use NoFuture as _; Returned::<T>::of().check(); Returned::<T>::of().check_within(); }
 //
 // A type that is not written out can't be named there.
 fn returned(lock: &Lock) -> Option<TokenStream> {
@@ -264,6 +264,7 @@ fn returned(lock: &Lock) -> Option<TokenStream> {
                 #[allow(unused_imports)]
                 use #private::NoFuture as _;
                 #private::Returned::<#output>::of().check();
+                #private::Returned::<#output>::of().check_within();
             }
         }
     })
@@ -338,7 +339,14 @@ fn fail(lock: &Lock) -> TokenStream {
                 #value
             }}
         }
-        OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(__error, #closure)),
+        OnFail::Closure(closure) => {
+            // With the type, a mismatch is shown in the closure.
+            let output = match lock.shape.output() {
+                Type::Never(_) => None,
+                output => Some(quote_spanned!(site=> ::<#output>)),
+            };
+            quote_spanned!(site=> #private::on_fail #output(__error, #closure))
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) use inherited::{beside, of_block};
 pub(super) use key::Key;
 pub(super) use keys::Keys;
 use options::Options;
-pub(super) use proxy::{InPlaceOfSelf, Proxy, ProxyMember, is_self, proxy, runtime_of};
+pub(super) use proxy::{InPlaceOfSelf, Proxy, ProxyMember, check_mock_comes_last, is_self, proxy, runtime_of};
 pub(super) use shape::{Shape, Start};
 
 mod bindings;
@@ -380,8 +380,10 @@ fn is_unused(argument: &Ident, used_outside: &TokenStream, function: &Function) 
 
 /// Whether it sets the level of the lint that speaks of unused variables, as `#[cfg_attr(test, expect(unused))]` does.
 pub(super) fn is_about_unused(attribute: &Attribute) -> bool {
-    let is_level = ["allow", "expect", "warn", "deny", "forbid", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name));
-    let names = |token: TokenTree| ["unused_variables", "unused", "warnings"].iter().any(|name| token.to_string() == *name);
+    let is_level =
+        ["allow", "expect", "warn", "deny", "forbid", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name));
+    let names =
+        |token: TokenTree| ["unused_variables", "unused", "warnings"].iter().any(|name| token.to_string() == *name);
     is_level && any_token(attribute.meta.to_token_stream(), &names)
 }
 

@@ -121,6 +121,27 @@ pub async fn that_panics(id: u64) {
     assert!(id > 0);
 }
 
+/// Here the attribute is told of the argument.
+#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+#[cache_lock(prefix = "lints", key = id)]
+pub async fn with_unused_arguments(
+    id: u64,
+    #[expect(unused_variables, reason = "nobody uses it")] user: u64,
+    #[cfg_attr(all(), expect(unused, reason = "nobody uses it"))] name: &str,
+    #[expect(unused_variables, reason = "nobody uses one of them")] (from, to): (u64, u64),
+    #[allow(unused, reason = "nobody uses it")] amount: u64,
+) -> Result<u64, LockError> {
+    Ok(to)
+}
+
+/// Here the attribute is told of the fn.
+#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+#[cfg_attr(all(), expect(unused_variables, reason = "nobody uses it"))]
+#[cache_lock(prefix = "lints", key = id)]
+pub fn with_an_unused_argument(id: u64, user: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
 mod private {
     #[expect(unreachable_pub, dead_code, reason = "nobody reaches it")]
     #[lock_runtime::cache_lock(prefix = "lints", key = "all", on_fail = ())]

@@ -5,8 +5,8 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::VisitMut;
 use syn::{
-    Attribute, GenericParam, Meta, PathSegment, Token, TraitBound, TraitItemConst, TraitItemType, Type,
-    TypeParam, TypeParamBound, WherePredicate, parse_quote,
+    Attribute, GenericParam, Meta, PathSegment, Token, TraitBound, TraitItemConst, TraitItemType, Type, TypeParam,
+    TypeParamBound, WherePredicate, parse_quote,
 };
 
 use super::expand;

@@ -163,12 +163,14 @@ fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
     })?;
     // `order . id`, and `pair . 0 . 1`, where `0.1` is one token.
     let written = text(&path).map_or_else(|| path.to_token_stream().to_string().replace(' ', ""), LitStr::value);
+    // Not the user's own, or the compiler would propose to replace the whole path by the name of a field that its end resembles.
+    let span = path.span().resolved_at(Span::mixed_site());
     let member = |name: &str| {
         let mut member =
             syn::parse_str::<Member>(name).map_err(|_| syn::Error::new(path.span(), not_a_field(name, &written)))?;
         match &mut member {
-            Member::Named(name) => name.set_span(path.span()),
-            Member::Unnamed(index) => index.span = path.span(),
+            Member::Named(name) => name.set_span(span),
+            Member::Unnamed(index) => index.span = span,
         }
         Ok(member)
     };

@@ -14,9 +14,11 @@ use crate::mistakes::Mistakes;
 use forward::Through;
 pub(in crate::cache_lock) use forward::{Sharing, is_self};
 use locked::check_options;
+pub(in crate::cache_lock) use order::check_mock_comes_last;
 
 mod forward;
 mod locked;
+mod order;
 mod self_calls;
 mod supertraits;
 
@@ -89,7 +91,7 @@ pub(in crate::cache_lock) fn proxy(
                 };
                 let lock = lock(method, &function, &inherited, name.as_ref(), mistakes);
                 bounds.extend(forward::bounds(method, &runtime));
-                for bound in forward::bounds_of_values(method, interface, &runtime) {
+                for bound in forward::bounds_of_values(method, &through) {
                     if !of_values.contains(&bound) {
                         of_values.push(bound);
                     }

@@ -13,8 +13,8 @@ use syn::{
 use super::super::shape::{only_argument, plain_type, returned_future};
 use crate::cache_lock::parse::{Body, Function, Interface, Method, conditional};
 use crate::mistakes::Mistakes;
-pub(super) use bounds::{bounds, bounds_of_values};
 use bounds::{Bounds, bounds_of_others, check_may_wait};
+pub(super) use bounds::{bounds, bounds_of_values};
 
 mod bounds;
 

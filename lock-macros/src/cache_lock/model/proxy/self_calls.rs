@@ -15,7 +15,8 @@ pub(super) fn check(interface: &Interface, mistakes: &mut Mistakes) {
             _ => None,
         })
     };
-    let locked: Vec<&Ident> = methods().filter(|method| method.lock.is_some()).map(|method| &method.signature.ident).collect();
+    let locked: Vec<&Ident> =
+        methods().filter(|method| method.lock.is_some()).map(|method| &method.signature.ident).collect();
     let of_trait = interface.name();
     for method in methods() {
         for call in calls(method.body.clone(), &locked) {

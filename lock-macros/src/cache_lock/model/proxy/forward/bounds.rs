@@ -9,7 +9,8 @@ use syn::{
 };
 
 use super::super::super::shape::{only_argument, plain_type};
-use super::{IsBoxed, Returned, Taken, is_self, taken};
+use super::super::InPlaceOfSelf;
+use super::{IsBoxed, Returned, Taken, Through, is_self, taken};
 use crate::cache_lock::parse::{Interface, Member, Method};
 
 pub(super) type Bounds = Punctuated<TypeParamBound, Token![+]>;
@@ -37,7 +38,8 @@ pub(in super::super) fn bounds(method: &Method, runtime: &Path) -> Vec<TypeParam
 
 /// What else a locked method's future has until it ends: arguments and the returned value. Where the future can move to another thread, a
 /// type that the trait leaves open has to be able to, too.
-pub(in super::super) fn bounds_of_values(method: &Method, interface: &Interface, runtime: &Path) -> Vec<WherePredicate> {
+pub(in super::super) fn bounds_of_values(method: &Method, through: &Through<'_>) -> Vec<WherePredicate> {
+    let Through { interface, inner, runtime, .. } = through;
     if method.lock.is_none() || !is_send_future(&method.signature.output) {
         return Vec::new();
     }
@@ -49,7 +51,10 @@ pub(in super::super) fn bounds_of_values(method: &Method, interface: &Interface,
         }
     }
     open.visit_return_type_mut(&mut signature.output);
-    let bounds = open.found.into_iter().map(|(open, is_shared)| {
+    let bounds = open.found.into_iter().map(|(mut open, is_shared)| {
+        if open.path.is_ident("Self") {
+            InPlaceOfSelf(inner).visit_type_path_mut(&mut open);
+        }
         let name = Ident::new(if is_shared { "Sync" } else { "Send" }, Span::mixed_site());
         parse_quote!(#open: #runtime::__private::core::marker::#name)
     });
