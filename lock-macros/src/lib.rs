@@ -172,9 +172,9 @@ mod trait_snapshots;
 /// Put it above `#[axum::debug_handler]`. That attribute checks a copy of the body that knows nothing of `cache_lock`: with it, the
 /// names of `guard` and `fenced` are unknown in the body.
 ///
-/// A returned value that would run later runs without the lock. So an `impl Future`, `dyn Future` or `Stream` in the return type, as in
-/// `Result<impl Stream<…>, E>`, is a compile error; of one behind a name of another crate, such as `BoxStream` or the `JoinHandle` of
-/// what the body spawns, an `async fn` is not told. A closure that is returned has its arguments' types written out: `move |order: &Order| …`.
+/// What the fn returns runs without the lock. So an `impl Future`, `dyn Future` or `Stream` inside of the return type, as in
+/// `Result<impl Stream<…>, E>`, is a compile error. In an `async fn` one behind a name is not seen: a `BoxStream`, or the `JoinHandle` of what
+/// the body spawns. A closure that is returned as `impl Fn` has the types of its arguments written out: `move |order: &Order| …`.
 ///
 /// The future of a locked `async fn` is `Send` when the body's future and the returned value are `Send`. A body alone could return a
 /// value that is not `Send`, such as an `Rc`, from a future that is: under a lock the value waits for the release.
@@ -286,9 +286,8 @@ mod trait_snapshots;
 ///
 /// # What a body can't have
 ///
-/// Futures in each other make types in each other. From about 13 locked fns that await one another, rustc says "overflow evaluating" or
-/// "reached the recursion limit": write `#![recursion_limit = "256"]` at the head of the crate, as for 17 fns with `#[instrument]`, or box a
-/// future on the way.
+/// Nested futures are nested types. From about 13 locked fns that await one another (17 with `#[instrument]` alone), rustc says "overflow
+/// evaluating the requirement": write `#![recursion_limit = "256"]` at the head of the crate, or box a future on the way.
 ///
 /// The body of a blocking fn is a closure, so `#[track_caller]` does not reach into it. The future of a locked fn is neither `Sync` nor
 /// `Unpin`. A constant parameter of an `impl`, in a fn that names neither `self` nor `Self`, goes in braces: `permits = { N }`.

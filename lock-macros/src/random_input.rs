@@ -84,8 +84,11 @@ fn check_attribute(options: &TokenStream, item: &TokenStream) -> Result<(), Test
 
 /// The trait stays as it was, and its proxy has all that the trait has.
 fn check_interface(kept: TokenStream, told: &[String], mut interface: ItemTrait) -> Result<(), TestCaseError> {
-    let is_async_trait = |attribute: &Attribute| attribute.path().segments.last().unwrap().ident == "async_trait";
-    if interface.attrs.iter().any(is_async_trait) {
+    let comes_first = |attribute: &Attribute| {
+        let is_send = attribute.meta.to_token_stream().to_string().ends_with("make (Send)");
+        is_send || attribute.path().segments.last().unwrap().ident == "async_trait"
+    };
+    if interface.attrs.iter().any(comes_first) {
         // The attribute moves below, and all else comes later.
         interface.attrs.clear();
         let mut moved: ItemTrait = syn::parse2(kept)?;

@@ -14,4 +14,9 @@ async fn f(#[locked_complex_object(field = "order.idd")] request: &Request) -> R
     Ok(request.id + request.order.id)
 }
 
+#[cache_lock(prefix = "order")]
+async fn without_quotes(#[locked_complex_object(field = order.idd)] request: &Request) -> Result<u64, LockError> {
+    Ok(request.id + request.order.id)
+}
+
 fn main() {}

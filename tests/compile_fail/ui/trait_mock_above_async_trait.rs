@@ -1,8 +1,10 @@
 use async_trait::async_trait;
+// Stands for that of mockall, by its name.
+use async_trait::async_trait as automock;
 use lock_runtime::{LockError, cache_lock};
 
 #[cache_lock(proxy = LockedShop, prefix = "shop")]
-#[cfg_attr(any(), mockall::automock)]
+#[automock]
 #[async_trait]
 trait Shop {
     #[cache_lock(key = id)]
