@@ -23,7 +23,8 @@ pub(crate) fn expansion(options: TokenStream, item: TokenStream) -> TokenStream 
         Some(Item::Function(function)) => of_function(written, &function, mistakes),
         Some(Item::Block(block)) => of_block(written, &block, mistakes),
         Some(Item::Interface(interface)) => of_interface(written, &interface, mistakes),
-        Some(Item::AboveAsyncTrait(above)) => {
+        Some(Item::AboveAsyncTrait(mut above)) => {
+            model::check_mock_comes_last(&mut above, &mut mistakes);
             let item = expand::below(&above, &model::runtime_of(&written), &written);
             let errors = mistakes.into_compile_errors();
             quote!(#item #errors)

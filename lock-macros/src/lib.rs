@@ -175,6 +175,10 @@ mod trait_snapshots;
 /// Put it above `#[axum::debug_handler]`. That attribute checks a copy of the body that knows nothing of `cache_lock`: with it, the
 /// names of `guard` and `fenced` are unknown in the body.
 ///
+/// What the fn returns runs without the lock. So an `impl Future`, `dyn Future` or `Stream` inside of the return type, as in
+/// `Result<impl Stream<…>, E>`, is a compile error. In an `async fn` one behind a name is not seen: a `BoxStream`, or the `JoinHandle` of what
+/// the body spawns. A closure that is returned as `impl Fn` has the types of its arguments written out: `move |order: &Order| …`.
+///
 /// The future of a locked `async fn` is `Send` when the body's future and the returned value are `Send`. A body alone could return a
 /// value that is not `Send`, such as an `Rc`, from a future that is: under a lock the value waits for the release.
 ///
@@ -183,7 +187,7 @@ mod trait_snapshots;
 ///
 /// - The options, the key and `manager = …` are evaluated at the call. Without `manager`, the manager is looked up at the first poll.
 /// - The whole fn body runs under the lock, from the first poll on: also what stands before the future. So borrowed arguments have to
-///   live as long as the future.
+///   live as long as the future, which says so with `+ '_`, a lifetime of its own, or `+ use<'a>`.
 ///
 /// Any other fn that is not `async` waits on its thread: on a plain thread, in `spawn_blocking`, in a job of rayon that does not wait in its pool. It needs no runtime.
 ///
@@ -236,8 +240,12 @@ mod trait_snapshots;
 /// - In a library rustc warns of an `async fn` in a public trait (`async_fn_in_trait`), as it does without this attribute. There write
 ///   `-> impl Future<Output = …> + Send`, or use `#[async_trait]`.
 /// - A provided method may be marked, too. The implementation's own version is called, if it has one.
+/// - A provided method runs on the implementation. So when it calls a marked method of `self`, that is a compile error: it would run
+///   without its lock. Write a fn beside the trait that takes `&impl Seckill`. The same call inside of an implementation, or from a
+///   subtrait, has no lock either, and no macro sees it.
 /// - The trait may be generic, and have associated types and constants, `unsafe` and blocking methods, and methods that return futures.
-///   `#[async_trait]` may stand above or below; then the proxy is an `Arc<dyn Seckill>`, too.
+///   `#[async_trait]` may stand above or below; then the proxy is an `Arc<dyn Seckill>`, too. `#[automock]` goes below both: what stands
+///   above copies the marks, and the mock would have the locks.
 /// - `self`, `&self`, `&mut self` and `self: Box<Self>` are passed on. With `self: Arc<Self>` in the trait, the proxy has its implementation
 ///   in an `Arc`, and no method may take `self` or `&mut self`.
 /// - `Self` may be an argument, also `&Self`, and may be returned, also as `Option<Self>` or `Result<Self, E>`: that gets a proxy with the same
@@ -248,7 +256,8 @@ mod trait_snapshots;
 ///   method names it as `<Self as Stored>::Row`.
 /// - A boxed future that a marked method makes of `&self` has the lifetime of that: `Pin<Box<dyn Future<Output = …> + Send + '_>>`.
 /// - A marked method that returns a future which is `Send` needs a `T` that can move to another thread: `T: Sync` for `&self`, `T: Send` for `&mut self`.
-///   The value that it returns has to be `Send`, too.
+///   Its arguments and the value that it returns have to be `Send`, too. Of `Self`, of the trait's parameters and of its associated types
+///   the proxy asks that, and of a method's own type parameter the trait has to: `R: Send`.
 /// - The methods of the type itself, such as `inner` and `new`, hide methods of the trait that have the same name.
 ///
 /// # On an `impl` block
@@ -274,7 +283,14 @@ mod trait_snapshots;
 /// `forbid` them: `deprecated`, `unreachable_code`, `unused_imports`, where an argument is `mut` `unused_assignments`, and of clippy `redundant_closure`,
 /// `redundant_closure_for_method_calls` and `used_underscore_binding`; on a trait `dead_code` and clippy's `future_not_send`, too. The derive allows `deprecated`.
 ///
+/// A locked fn has the lints of the fn as it is written, but for a few that can't hold of it. An `#[expect(…)]` of these is unfulfilled:
+/// `unused_assignments`, and of clippy `needless_pass_by_value`, `needless_return`, `unnecessary_wraps` and `manual_async_fn`. Clippy's
+/// `implicit_return`, which nobody has who does not ask for it, speaks of the attribute.
+///
 /// # What a body can't have
+///
+/// Nested futures are nested types. From about 13 locked fns that await one another (17 with `#[instrument]` alone), rustc says "overflow
+/// evaluating the requirement": write `#![recursion_limit = "256"]` at the head of the crate, or box a future on the way.
 ///
 /// The body of a blocking fn is a closure, so `#[track_caller]` does not reach into it. The future of a locked fn is neither `Sync` nor
 /// `Unpin`. A constant parameter of an `impl`, in a fn that names neither `self` nor `Self`, goes in braces: `permits = { N }`.

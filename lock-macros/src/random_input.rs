@@ -45,6 +45,12 @@ fn head(mut function: ImplItemFn) -> String {
     // The others are written inside of the braces.
     function.attrs.retain(|attribute| matches!(attribute.style, syn::AttrStyle::Outer));
     function.block = syn::parse_quote!({});
+    // Those of an unused argument move into the body.
+    for argument in &mut function.sig.inputs {
+        if let FnArg::Typed(typed) = argument {
+            typed.attrs.retain(|attribute| attribute.path().is_ident("cfg"));
+        }
+    }
     function.to_token_stream().to_string()
 }
 
@@ -78,8 +84,11 @@ fn check_attribute(options: &TokenStream, item: &TokenStream) -> Result<(), Test
 
 /// The trait stays as it was, and its proxy has all that the trait has.
 fn check_interface(kept: TokenStream, told: &[String], mut interface: ItemTrait) -> Result<(), TestCaseError> {
-    let is_async_trait = |attribute: &Attribute| attribute.path().segments.last().unwrap().ident == "async_trait";
-    if interface.attrs.iter().any(is_async_trait) {
+    let comes_first = |attribute: &Attribute| {
+        let is_send = attribute.meta.to_token_stream().to_string().ends_with("make (Send)");
+        is_send || attribute.path().segments.last().unwrap().ident == "async_trait"
+    };
+    if interface.attrs.iter().any(comes_first) {
         // The attribute moves below, and all else comes later.
         interface.attrs.clear();
         let mut moved: ItemTrait = syn::parse2(kept)?;

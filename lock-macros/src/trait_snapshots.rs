@@ -57,6 +57,18 @@ fn a_trait_above_async_trait() {
 }
 
 #[test]
+fn a_trait_above_one_that_makes_its_futures_send() {
+    let item = quote! {
+        #[trait_variant::make(Send)]
+        trait Seckill {
+            #[cache_lock(key = id)]
+            async fn sec_kill(&self, id: u64) -> Result<u64, ShopError>;
+        }
+    };
+    check(cache_lock::expansion(quote!(proxy = Locked), item), expect_file!["trait_snapshots/above_trait_variant.rs"]);
+}
+
+#[test]
 fn a_trait_that_async_trait_has_rewritten() {
     let item = quote! {
         trait Seckill: Send + Sync {

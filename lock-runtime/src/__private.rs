@@ -128,10 +128,21 @@ impl<T: Future> Returned<T> {
     }
 }
 
+impl<T: Future, E> Returned<Result<T, E>> {
+    /// The same of a future in a `Result`.
+    pub fn check_within(self)
+    where
+        T: RunsUnderTheLock,
+    {
+    }
+}
+
 /// Every other return type.
 pub trait NoFuture: Sized {
     /// Nothing to refuse.
     fn check(self) {}
+    /// Nothing to refuse.
+    fn check_within(self) {}
 }
 
 impl<T> NoFuture for Returned<T> {}

@@ -74,7 +74,7 @@ pub const MAX_NAME_BYTES: usize = 1024;
     note = "keys are integers, `bool`, `char`, text, `Uuid`, IP addresses, `Option` and tuples of them, and references to them",
     note = "for a type of your own write `#[derive(LockKey)]` above it, or name the field that is the key",
     note = "for a type of another crate write its text, as in `key = day.to_string()`; above a field of a derive, `#[lock_key(display)]`",
-    note = "a list is no key: `keys = …` locks each of its items"
+    note = "a list is no key: `keys = …` locks each of its items; of bytes write the text, as in `key = hex::encode(&id)`"
 )]
 pub trait LockKey {
     /// Appends the parts of this value to the name that is being built.

@@ -9,9 +9,11 @@ use proc_macro2::{Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
-use syn::{Block, Type, TypeInfer, token};
+use syn::{Block, FnArg, Type, TypeInfer, token};
 
-use super::model::{Argument, Checked, Key, Lock, Manager, OnFail, Place, Prefix, Setting, Shape, Start};
+use super::model::{
+    Argument, Checked, Key, Lock, Manager, OnFail, Place, Prefix, Setting, Shape, Start, bindings, is_about_unused,
+};
 use super::parse::Function;
 
 mod key;
@@ -25,49 +27,63 @@ use key::{borrowed, key, options_of_all};
 
 pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     let site = Span::mixed_site();
-    let head = function.head();
+    let (brace, body) = function.body.as_ref().map(|body| (body.brace, body.tokens.clone())).unwrap_or_default();
     let request = request(lock);
     let inside = match &lock.shape {
         Shape::AsyncFn { .. } => {
-            let run = run(lock, &typed(lock, &original(function)), &fail(lock));
+            let run = run(lock, &under_lock(lock, brace, &body), &fail(lock));
             quote_spanned!(site=> #request #run)
         }
         Shape::Blocking { .. } => {
             let check = returned(lock);
-            let run = run(lock, &typed(lock, &original(function)), &fail(lock));
+            let run = run(lock, &under_lock(lock, brace, &body), &fail(lock));
             quote_spanned!(site=> #check #request #run)
         }
         Shape::AsyncTrait { pin, prelude, body, .. } => {
             let request = with_renamed_self(request);
-            let run = run(lock, &typed(lock, &inside_of(body)), &with_renamed_self(fail(lock)));
+            let body = under_lock(lock, body.brace_token, &statements(body));
+            let run = run(lock, &body, &with_renamed_self(fail(lock)));
             quote_spanned!(site=> #pin(async move { #(#prelude)* #request #run }))
         }
         Shape::Future { is_boxed, is_async_fn, start, .. } => {
-            let run = run(lock, &started(lock, start, function), &fail(lock));
+            let body = match start {
+                Start::AsyncBlock(block) => under_lock(lock, block.brace_token, &statements(block)),
+                Start::Any(future) => started(lock, future, brace, &body),
+            };
+            let run = run(lock, &body, &fail(lock));
             let (before, inside) = if *is_async_fn { (None, Some(request)) } else { (Some(request), None) };
             let future = quote_spanned!(site=> async move { #inside #run });
             let future = if *is_boxed { boxed(lock, &future) } else { future };
             quote_spanned!(site=> #before #future)
         }
     };
-    quote_spanned!(site=> #head { #inside })
+    let (head, body) = (head(lock, function), in_braces(brace, &inside));
+    quote!(#head #body)
 }
 
-/// The body as it was written, inner attributes included.
-fn original(function: &Function) -> TokenStream {
-    let body = function.body.as_ref();
-    body.map(|body| in_braces(body.brace, &body.tokens)).unwrap_or_default()
+/// All of the fn before its body. What lints are told of an unused argument moves to the variable in the body that stands for it.
+fn head(lock: &Lock, function: &Function) -> impl ToTokens {
+    let mut signature = function.signature.clone();
+    for argument in &mut signature.inputs {
+        let moves = bindings(argument)
+            .iter()
+            .any(|name| lock.arguments.iter().any(|argument| argument.name == *name && !argument.lints.is_empty()));
+        if let (true, FnArg::Typed(typed)) = (moves, argument) {
+            typed.attrs.retain(|attribute| !is_about_unused(attribute));
+        }
+    }
+    function.head(&signature)
 }
 
-fn inside_of(block: &Block) -> TokenStream {
+fn statements(block: &Block) -> TokenStream {
     let statements = &block.stmts;
-    in_braces(block.brace_token, &quote!(#(#statements)*))
+    quote!(#(#statements)*)
 }
 
-/// Braces that stand where the user's stood but are the expansion's: a lint would call the user's unnecessary.
+/// The user's own braces. By them the compiler tells whose code a block is: which edition's rules it has, whether a report of coverage
+/// counts its lines, and whether lints speak of the fn.
 fn in_braces(brace: token::Brace, inside: &TokenStream) -> TokenStream {
     let mut tokens = TokenStream::new();
-    let brace = token::Brace(brace.span.join().resolved_at(Span::mixed_site()));
     brace.surround(&mut tokens, |tokens| inside.to_tokens(tokens));
     tokens
 }
@@ -178,7 +194,7 @@ fn prefix(lock: &Lock) -> TokenStream {
 //             Err(error) => break 'lock { Err(error) },
 //         };
 //         let guard: &LockGuard = Held::guard(&held);
-//         let outcome = Held::protect(&held, async move { let _ = &id; let _ = &user; body }).await;
+//         let outcome = Held::protect(&held, async move { let _ = &id; let _ = &user; { body } }).await;
 //         Held::finish(held, outcome).await
 //     };
 //     match outcome {
@@ -189,24 +205,24 @@ fn prefix(lock: &Lock) -> TokenStream {
 // In a fn that waits on its thread, beside what is the same:
 //     let held = match enter_blocking(options, manager) { … };
 //     let guard: &LockGuard = Held::guard(&held.held);
-//     let outcome = Held::run(&held.held, move || { let _ = &id; let _ = &user; body });
+//     let outcome = Held::run(&held.held, move || { let _ = &id; let _ = &user; { body } });
 //     Blocking::finish(held, outcome)
 fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
-    let (private, names, arguments) = (private(lock), names(lock), arguments(lock));
+    let (private, names) = (private(lock), names(lock));
     // The compiler takes a change to a variable that moved into a closure for a copy's, though its destructor reads it.
     let allowed = lock.changes_arguments.then(|| quote_spanned!(site=> #[allow(unused_assignments)]));
     let (enter, run) = if lock.shape.is_blocking() {
         let run = quote_spanned! {site=>
             #allowed
-            let __outcome = #private::Held::run(&__held.held, move || { #arguments #body });
+            let __outcome = #private::Held::run(&__held.held, move || #body);
             #private::Blocking::finish(__held, __outcome)
         };
         (quote_spanned!(site=> #private::enter_blocking(__options, __manager)), run)
     } else {
         let run = quote_spanned! {site=>
             #allowed
-            let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
+            let __outcome = #private::Held::protect(&__held, async move #body).await;
             #private::Held::finish(__held, __outcome).await
         };
         (quote_spanned!(site=> #private::enter(__options, __manager).await), run)
@@ -233,7 +249,7 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
 //     fn f() -> T
 //
 // Output:
-//     { use NoFuture as _; Returned::<T>::of().check(); }
+//     { use NoFuture as _; Returned::<T>::of().check(); Returned::<T>::of().check_within(); }
 //
 // A type that is not written out can't be named there.
 fn returned(lock: &Lock) -> Option<TokenStream> {
@@ -248,6 +264,7 @@ fn returned(lock: &Lock) -> Option<TokenStream> {
                 #[allow(unused_imports)]
                 use #private::NoFuture as _;
                 #private::Returned::<#output>::of().check();
+                #private::Returned::<#output>::of().check_within();
             }
         }
     })
@@ -268,11 +285,12 @@ impl VisitMut for FindBlank {
 /// What is mentioned first is dropped first. So the last argument is mentioned first: arguments are dropped in that order.
 fn arguments(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
-    let arguments = lock.arguments.iter().rev().map(|Argument { name, conditions, is_unused }| {
+    let arguments = lock.arguments.iter().rev().map(|Argument { name, conditions, is_unused, lints }| {
         // A new variable, of which the compiler says that nobody uses it.
         let variable = if *is_unused { name.to_token_stream() } else { quote_spanned!(site=> _) };
         quote_spanned! {site=>
             #(#conditions)*
+            #(#lints)*
             // An argument that is there to be dropped late may well be called `_transaction`.
             #[allow(clippy::used_underscore_binding)]
             let #variable = &#name;
@@ -321,7 +339,14 @@ fn fail(lock: &Lock) -> TokenStream {
                 #value
             }}
         }
-        OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(__error, #closure)),
+        OnFail::Closure(closure) => {
+            // With the type, a mismatch is shown in the closure.
+            let output = match lock.shape.output() {
+                Type::Never(_) => None,
+                output => Some(quote_spanned!(site=> ::<#output>)),
+            };
+            quote_spanned!(site=> #private::on_fail #output(__error, #closure))
+        }
     }
 }
 
@@ -329,42 +354,44 @@ fn fail(lock: &Lock) -> TokenStream {
 //     { body }
 //
 // Output:
-//     if let Some(__never) = None::<T> {
-//         return never;
+//     {
+//         let _ = &id;
+//         if let Some(__never) = None::<T> {
+//             return __never;
+//         }
+//         { body }
 //     }
-//     { body }
 //
 // So `?` and an early `return` know the type, and a mismatch is shown in the user's code.
-fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
-    let output = lock.shape.output();
-    if matches!(output, Type::Infer(_) | Type::Never(_)) {
-        return body.clone();
-    }
-    let private = private(lock);
-    let span = output.span().resolved_at(Span::mixed_site());
-    quote_spanned! {span=>
-        #[allow(unreachable_code)]
-        if let #private::Some(__never) = #private::None::<#output> {
-            return __never;
+fn under_lock(lock: &Lock, brace: token::Brace, body: &TokenStream) -> TokenStream {
+    let (private, site) = (private(lock), Span::mixed_site());
+    let (arguments, output) = (arguments(lock), lock.shape.output());
+    let is_named = !matches!(output, Type::Infer(_) | Type::Never(_));
+    let typed = is_named.then(|| {
+        let span = output.span().resolved_at(site);
+        quote_spanned! {span=>
+            #[allow(unreachable_code)]
+            if let #private::Some(__never) = #private::None::<#output> {
+                return __never;
+            }
         }
-        #body
-    }
+    });
+    // It allows nothing. But where an attribute stands, no lint calls the braces around a single expression unnecessary.
+    let attribute = quote_spanned!(site=> #![allow()]);
+    let body = in_braces(brace, &quote!(#attribute #body));
+    in_braces(brace, &quote!(#arguments #typed #body))
 }
 
 // Input:
 //     fn f() -> impl Future<Output = T> { work_before(); future }
 //
 // Output (as the body that runs under the lock):
-//     start::<T, _>(move || { work_before(); future }).await
-fn started(lock: &Lock, start: &Start, function: &Function) -> TokenStream {
-    match start {
-        Start::AsyncBlock(block) => typed(lock, &inside_of(block)),
-        Start::Any(future) => {
-            let site = Span::mixed_site();
-            let (private, output, body) = (private(lock), lock.shape.output(), original(function));
-            quote_spanned!(site=> #private::start::<#output, #future>(move || #body).await)
-        }
-    }
+//     { let _ = &id; start::<T, _>(move || { work_before(); future }).await }
+fn started(lock: &Lock, future: &Type, brace: token::Brace, body: &TokenStream) -> TokenStream {
+    let (private, site) = (private(lock), Span::mixed_site());
+    let (arguments, output, body) = (arguments(lock), lock.shape.output(), in_braces(brace, body));
+    let started = quote_spanned!(site=> #private::start::<#output, #future>(move || #body).await);
+    in_braces(brace, &quote!(#arguments #started))
 }
 
 fn boxed(lock: &Lock, future: &TokenStream) -> TokenStream {

@@ -1,6 +1,6 @@
 //! What was meant: every rule of the attribute, one function each.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Expr, ExprBlock, ExprLit, FnArg, Ident, Lit, LitStr, Pat, Path, Stmt, Token, parse_quote};
@@ -17,7 +17,7 @@ pub(super) use inherited::{beside, of_block};
 pub(super) use key::Key;
 pub(super) use keys::Keys;
 use options::Options;
-pub(super) use proxy::{InPlaceOfSelf, Proxy, ProxyMember, is_self, proxy, runtime_of};
+pub(super) use proxy::{InPlaceOfSelf, Proxy, ProxyMember, check_mock_comes_last, is_self, proxy, runtime_of};
 pub(super) use shape::{Shape, Start};
 
 mod bindings;
@@ -69,6 +69,8 @@ pub(super) struct Argument {
     pub(super) conditions: Vec<Attribute>,
     /// Nobody uses it: the compiler is to say so.
     pub(super) is_unused: bool,
+    /// Which the compiler then says of another variable, unless one of these is there.
+    pub(super) lints: Vec<Attribute>,
 }
 
 pub(super) enum Prefix {
@@ -124,7 +126,10 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let key = key?;
     let argument = |name| {
         let conditions = conditions(&name, function);
-        Argument { is_unused: conditions.is_empty() && is_unused(&name, &used_outside, function), conditions, name }
+        let is_unused = conditions.is_empty() && is_unused(&name, &used_outside, function);
+        let of_unused = |attribute: &&Attribute| is_unused && is_about_unused(attribute);
+        let lints = attributes(&name, function).iter().filter(of_unused).cloned().collect();
+        Argument { name, conditions, is_unused, lints }
     };
     let arguments = arguments(&shape, &key, &on_fail, function).into_iter().map(argument).collect();
     let changes_arguments = changes_arguments(&shape, function);
@@ -366,15 +371,20 @@ fn conditions(argument: &Ident, function: &Function) -> Vec<Attribute> {
 
 /// Whether the compiler would say that the argument is unused, if this macro were not there.
 fn is_unused(argument: &Ident, used_outside: &TokenStream, function: &Function) -> bool {
-    let is_allowed = |attribute: &Attribute| attribute.path().is_ident("allow");
-    if attributes(argument, function).iter().any(is_allowed) {
-        return false;
-    }
     let body = function.body.as_ref().map(|body| body.tokens.clone()).unwrap_or_default();
     *argument != "self"
         && !argument.to_string().starts_with('_')
         && !mentions(used_outside.clone(), argument)
         && !mentions(body, argument)
+}
+
+/// Whether it sets the level of the lint that speaks of unused variables, as `#[cfg_attr(test, expect(unused))]` does.
+pub(super) fn is_about_unused(attribute: &Attribute) -> bool {
+    let is_level =
+        ["allow", "expect", "warn", "deny", "forbid", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name));
+    let names =
+        |token: TokenTree| ["unused_variables", "unused", "warnings"].iter().any(|name| token.to_string() == *name);
+    is_level && any_token(attribute.meta.to_token_stream(), &names)
 }
 
 /// The type system tells most of these by the runtime's `FromLockError`; a fn that returns nothing has no return type

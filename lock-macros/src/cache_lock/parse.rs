@@ -146,15 +146,23 @@ fn is_cache_lock(path: &Path) -> bool {
     path.segments.last().is_some_and(|last| last.ident == "cache_lock")
 }
 
-/// The `cache_lock` in `#[cfg_attr(PREDICATE, cache_lock(…))]`, as a mistake: above a block or a trait nobody knows yet whether it counts.
-fn conditional_mark(attribute: &Meta) -> Option<syn::Error> {
+/// The predicate and the attributes of `#[cfg_attr(PREDICATE, …)]`.
+pub(super) fn conditional(attribute: &Meta) -> Option<(TokenStream, Punctuated<Meta, Token![,]>)> {
     let Meta::List(list) = attribute else { return None };
     let read = |input: ParseStream| {
-        skip_to_comma(input)?;
+        let mut predicate = TokenStream::new();
+        while !input.is_empty() && !input.peek(Token![,]) {
+            input.parse::<TokenTree>()?.to_tokens(&mut predicate);
+        }
         input.parse::<Token![,]>()?;
-        Punctuated::<Meta, Token![,]>::parse_terminated(input)
+        Ok((predicate, Punctuated::parse_terminated(input)?))
     };
-    let attributes = list.parse_args_with(read).ok().filter(|_| list.path.is_ident("cfg_attr"))?;
+    list.parse_args_with(read).ok().filter(|_| list.path.is_ident("cfg_attr"))
+}
+
+/// The `cache_lock` in `#[cfg_attr(PREDICATE, cache_lock(…))]`, as a mistake: above a block or a trait nobody knows yet whether it counts.
+fn conditional_mark(attribute: &Meta) -> Option<syn::Error> {
+    let (_, attributes) = conditional(attribute)?;
     attributes.iter().find_map(|attribute| {
         is_cache_lock(attribute.path())
             .then(|| {
@@ -234,16 +242,16 @@ impl ToTokens for Written {
 }
 
 impl Function {
-    /// All of the fn before its body.
-    pub(super) fn head(&self) -> impl ToTokens {
-        let Self { attributes, visibility, defaultness, signature, .. } = self;
+    /// All of the fn before its body, with this signature.
+    pub(super) fn head(&self, signature: &Signature) -> TokenStream {
+        let Self { attributes, visibility, defaultness, .. } = self;
         quote::quote!(#(#attributes)* #visibility #defaultness #signature)
     }
 }
 
 impl ToTokens for Function {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        self.head().to_tokens(tokens);
+        self.head(&self.signature).to_tokens(tokens);
         if let Some(body) = &self.body {
             body.brace.surround(tokens, |inside| body.tokens.to_tokens(inside));
         }

@@ -30,6 +30,7 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
                         return __never;
                     }
                     {
+                        #![allow()]
                         let price = price(commodity_id).await?;
                         Ok(price)
                     }

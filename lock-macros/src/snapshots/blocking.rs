@@ -3,6 +3,8 @@ fn rebuild(id: u64) -> Result<(), ShopError> {
         #[allow(unused_imports)]
         use ::lock_runtime::__private::NoFuture as _;
         ::lock_runtime::__private::Returned::<Result<(), ShopError>>::of().check();
+        ::lock_runtime::__private::Returned::<Result<(), ShopError>>::of()
+            .check_within();
     }
     let __options = ::lock_runtime::__private::LockOptions::new("catalog", &(id))
         .linger_s(1u64)
@@ -34,6 +36,7 @@ fn rebuild(id: u64) -> Result<(), ShopError> {
                     return __never;
                 }
                 {
+                    #![allow()]
                     write(id, token)?;
                     Ok(())
                 }

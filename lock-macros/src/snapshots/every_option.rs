@@ -42,7 +42,7 @@ impl Shop {
                         > {
                             return __never;
                         }
-                        { self.store.write(token, order).await }
+                        { #![allow()] self.store.write(token, order).await }
                     },
                 )
                 .await;
@@ -55,7 +55,9 @@ impl Shop {
                 clippy::redundant_closure_for_method_calls
             )]
             shop::locks::__private::Err(__error) => {
-                shop::locks::__private::on_fail(__error, |err| Receipt::failed(err))
+                shop::locks::__private::on_fail::<
+                    Receipt,
+                >(__error, |err| Receipt::failed(err))
             }
         }
     }

@@ -28,7 +28,7 @@ impl Shop {
                         > {
                             return __never;
                         }
-                        {}
+                        { #![allow()] }
                     },
                 )
                 .await;

@@ -20,6 +20,7 @@ async fn sweep() {
                         return __never;
                     }
                     {
+                        #![allow()]
                         sweep_all().await;
                     }
                 },

@@ -28,7 +28,7 @@ async fn transfer(from: u64, to: u64) -> Result<(), BankError> {
                     > {
                         return __never;
                     }
-                    {}
+                    { #![allow()] }
                 },
             )
             .await;

@@ -87,6 +87,7 @@ where
                             return __never;
                         }
                         {
+                            #![allow()]
                             <T as Seckill>::sec_kill(&self.inner, user, commodity_id)
                                 .await
                         }

@@ -59,6 +59,8 @@ where
             #[allow(unused_imports)]
             use ::lock_runtime::__private::NoFuture as _;
             ::lock_runtime::__private::Returned::<Result<(), ShopError>>::of().check();
+            ::lock_runtime::__private::Returned::<Result<(), ShopError>>::of()
+                .check_within();
         }
         let __options = ::lock_runtime::__private::LockOptions::new("catalog", &(id))
             .read();
@@ -89,6 +91,7 @@ where
                         return __never;
                     }
                     {
+                        #![allow()]
                         unsafe {
                             <T as Catalog>::rebuild(
                                 ::lock_runtime::__private::core::clone::Clone::clone(

@@ -118,6 +118,7 @@ where
                             return __never;
                         }
                         {
+                            #![allow()]
                             <Inner as Repository<
                                 'a,
                                 T,

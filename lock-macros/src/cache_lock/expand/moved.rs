@@ -16,8 +16,8 @@ use crate::cache_lock::parse::{AboveAsyncTrait, Written};
 //     #[lock_runtime::cache_lock(proxy = LockedShop)]
 //     trait Shop { … }
 pub(in crate::cache_lock) fn below(above: &AboveAsyncTrait, runtime: &Path, options: &[Written]) -> TokenStream {
-    let AboveAsyncTrait { first, rest } = above;
-    quote!(#(#first)* #[#runtime::cache_lock(#(#options),*)] #rest)
+    let AboveAsyncTrait { first, below, rest } = above;
+    quote!(#(#first)* #[#runtime::cache_lock(#(#options),*)] #(#below)* #rest)
 }
 
 // Input:

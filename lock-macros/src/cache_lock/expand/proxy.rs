@@ -5,8 +5,8 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::VisitMut;
 use syn::{
-    Attribute, GenericParam, Meta, PathSegment, Token, TraitItemConst, TraitItemType, Type, TypeParam, WherePredicate,
-    parse_quote,
+    Attribute, GenericParam, Meta, PathSegment, Token, TraitBound, TraitItemConst, TraitItemType, Type, TypeParam,
+    TypeParamBound, WherePredicate, parse_quote,
 };
 
 use super::expand;
@@ -189,7 +189,11 @@ fn clauses_of_inner(proxy: &Proxy, interface: &Interface) -> Vec<WherePredicate>
         ProxyMember::Type(TraitItemType { ident, generics, bounds, .. })
             if generics.params.is_empty() && has_self(bounds) =>
         {
-            Some(parse_quote!(<#inner as #of_trait>::#ident: #bounds))
+            // `?Sized` is said where the type is declared, and nowhere else.
+            let is_asked =
+                |bound: &&TypeParamBound| !matches!(bound, TypeParamBound::Trait(TraitBound { maybe: Some(_), .. }));
+            let bounds = bounds.iter().filter(is_asked);
+            Some(parse_quote!(<#inner as #of_trait>::#ident: #(#bounds)+*))
         }
         _ => None,
     });

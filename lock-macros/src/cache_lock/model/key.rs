@@ -163,16 +163,26 @@ fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
     })?;
     // `order . id`, and `pair . 0 . 1`, where `0.1` is one token.
     let written = text(&path).map_or_else(|| path.to_token_stream().to_string().replace(' ', ""), LitStr::value);
+    let place = |name: &str| match text(&path) {
+        // Not the user's own, or the compiler would propose to replace the whole path by a field that its end resembles.
+        Some(text) if written.contains('.') => text.span().resolved_at(Span::mixed_site()),
+        Some(text) => text.span(),
+        None => span_of(name, path.to_token_stream()).unwrap_or_else(|| path.span()),
+    };
     let member = |name: &str| {
         let mut member =
             syn::parse_str::<Member>(name).map_err(|_| syn::Error::new(path.span(), not_a_field(name, &written)))?;
         match &mut member {
-            Member::Named(name) => name.set_span(path.span()),
-            Member::Unnamed(index) => index.span = path.span(),
+            Member::Named(field) => field.set_span(place(name)),
+            Member::Unnamed(index) => index.span = place(name),
         }
         Ok(member)
     };
     written.split('.').map(member).collect()
+}
+
+fn span_of(name: &str, path: TokenStream) -> Option<Span> {
+    path.into_iter().find(|token| token.to_string() == name).map(|token| token.span())
 }
 
 fn not_a_field(name: &str, path: &str) -> String {

@@ -14,9 +14,12 @@ use crate::mistakes::Mistakes;
 use forward::Through;
 pub(in crate::cache_lock) use forward::{Sharing, is_self};
 use locked::check_options;
+pub(in crate::cache_lock) use order::check_mock_comes_last;
 
 mod forward;
 mod locked;
+mod order;
+mod self_calls;
 mod supertraits;
 
 /// What the attribute on a trait makes beside the trait.
@@ -50,6 +53,7 @@ pub(in crate::cache_lock) fn proxy(
     mistakes: &mut Mistakes,
 ) -> Option<Proxy> {
     check_has_locked_method(interface, mistakes);
+    self_calls::check(interface, mistakes);
     let mut options = Options::new(written, mistakes);
     let name = name(&mut options, interface, mistakes);
     let inherited = inherited(options, mistakes);
@@ -63,6 +67,7 @@ pub(in crate::cache_lock) fn proxy(
     let through =
         Through { interface, name: name.as_ref(), inner: &inner, runtime: &runtime, sharing: sharing.as_ref() };
     let mut bounds = Vec::new();
+    let mut of_values: Vec<WherePredicate> = Vec::new();
     let mut members = Vec::new();
     let mut is_whole = true;
     for member in &interface.members {
@@ -86,13 +91,19 @@ pub(in crate::cache_lock) fn proxy(
                 };
                 let lock = lock(method, &function, &inherited, name.as_ref(), mistakes);
                 bounds.extend(forward::bounds(method, &runtime));
+                for bound in forward::bounds_of_values(method, &through) {
+                    if !of_values.contains(&bound) {
+                        of_values.push(bound);
+                    }
+                }
                 members.push(ProxyMember::Method(Box::new(function), lock.map(Box::new)));
             }
         }
     }
     let clauses = supertraits::same_types(interface, &inner, mistakes);
     is_whole &= clauses.is_some();
-    let clauses = clauses.unwrap_or_default();
+    let mut clauses = clauses.unwrap_or_default();
+    clauses.extend(of_values);
     Some(Proxy { runtime, name: name?, inner, sharing, bounds, clauses, members, is_whole })
 }
 

@@ -7,8 +7,9 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{
-    AssocConst, AssocType, Block, Expr, GenericArgument, GenericParam, Ident, Lifetime, Local, Pat, PathArguments,
-    PathSegment, ReturnType, Stmt, Token, Type, TypeInfer, TypeParamBound, parse_quote_spanned,
+    AssocConst, AssocType, Block, Expr, GenericArgument, GenericParam, Ident, Lifetime, Local,
+    ParenthesizedGenericArguments, Pat, PathArguments, PathSegment, ReturnType, Stmt, Token, Type, TypeInfer,
+    TypeParamBound, parse_quote_spanned,
 };
 
 use super::bindings::bindings_of_pattern;
@@ -64,10 +65,12 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
         ReturnType::Type(_, returns) => Type::clone(returns),
     };
     if signature.asyncness.is_some() {
+        check_output(&returns, mistakes);
         let output = without_impl(returns);
         return Some(Shape::AsyncFn { output });
     }
     if let Some((output, is_boxed)) = returned_future(&returns) {
+        check_output(output, mistakes);
         let output = without_impl(output.clone());
         check_bounds(&returns, mistakes);
         return Some(future(output, is_boxed, &returns, function));
@@ -83,6 +86,7 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
         );
         return None;
     }
+    check_output(&returns, mistakes);
     Some(Shape::Blocking { output: without_impl(returns) })
 }
 
@@ -195,6 +199,35 @@ fn check_bounds(returns: &Type, mistakes: &mut Mistakes) {
         let name = &bound.path;
         mistakes.at(name, format!("a future that waits for a lock is not `{}`: {instead}", name.to_token_stream()));
     }
+}
+
+/// A future or a stream in the returned value, as in `Result<impl Stream<Item = T>, E>`, would run without the lock. Those behind a name of
+/// another crate are not known here.
+fn check_output(output: &Type, mistakes: &mut Mistakes) {
+    let mut later = FindLater(Vec::new());
+    later.visit_type_mut(&mut output.clone());
+    for name in later.0 {
+        let instead = if name == "Stream" { "read it in the body" } else { "await it in the body" };
+        mistakes.at(
+            &name,
+            format!("this `{name}` would run when the lock is released: {instead}, and return what it yields"),
+        );
+    }
+}
+
+struct FindLater(Vec<Ident>);
+
+impl VisitMut for FindLater {
+    fn visit_type_param_bound_mut(&mut self, bound: &mut TypeParamBound) {
+        let TypeParamBound::Trait(of_trait) = bound else { return };
+        match of_trait.path.segments.last() {
+            Some(last) if last.ident == "Future" || last.ident == "Stream" => self.0.push(last.ident.clone()),
+            _ => syn::visit_mut::visit_type_param_bound_mut(self, bound),
+        }
+    }
+
+    /// What a returned closure makes is another call's.
+    fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
 }
 
 fn future_output(bound: &TypeParamBound) -> Option<&Type> {

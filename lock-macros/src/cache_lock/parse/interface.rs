@@ -1,7 +1,7 @@
 //! A trait, and which of its methods are locked.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 use syn::parse::{ParseStream, Parser};
 use syn::{
     Attribute, Ident, ItemTrait, Meta, Signature, Token, TraitItem, TraitItemConst, TraitItemFn, TraitItemType,
@@ -29,6 +29,8 @@ pub(in crate::cache_lock) struct Method {
     pub(in crate::cache_lock) attributes: Vec<Attribute>,
     pub(in crate::cache_lock) signature: Signature,
     pub(in crate::cache_lock) marks: Vec<Mark>,
+    /// That of a provided method.
+    pub(in crate::cache_lock) body: TokenStream,
     /// The options of its `#[cache_lock(…)]`, and where that stands.
     pub(in crate::cache_lock) lock: Option<(Vec<Written>, Span)>,
 }
@@ -74,7 +76,8 @@ fn read_method(method: &mut TraitItemFn, mistakes: &mut Mistakes) -> Method {
     for second in locks {
         mistakes.at(second, "this method has its lock already: for several locks write `keys = [from, to]`");
     }
-    Method { attributes: method.attrs.clone(), signature: method.sig.clone(), marks, lock }
+    let body = method.default.to_token_stream();
+    Method { attributes: method.attrs.clone(), signature: method.sig.clone(), marks, body, lock }
 }
 
 fn options_of(attribute: &Attribute, mistakes: &mut Mistakes) -> Vec<Written> {
@@ -113,10 +116,12 @@ impl Interface {
     }
 }
 
-/// A trait with `#[async_trait]` below our attribute. It has to come first: it makes of an `async fn` what the proxy passes on.
+/// A trait with `#[async_trait]` or `#[trait_variant::make(Send)]` below our attribute. These have to come first: they make of an
+/// `async fn` what the proxy passes on.
 pub(in crate::cache_lock) struct AboveAsyncTrait {
-    /// `#[async_trait]`, and what stands above it.
+    /// Up to such an attribute.
     pub(in crate::cache_lock) first: Vec<Attribute>,
+    pub(in crate::cache_lock) below: Vec<Attribute>,
     pub(in crate::cache_lock) rest: TokenStream,
 }
 
@@ -126,10 +131,15 @@ impl AboveAsyncTrait {
             let attributes = input.call(Attribute::parse_outer)?;
             Ok((attributes, input.parse::<TokenStream>()?))
         };
-        let (mut first, after) = read.parse2(tokens).ok()?;
-        let is_async_trait =
-            |attribute: &Attribute| attribute.path().segments.last().is_some_and(|last| last.ident == "async_trait");
-        let below = first.split_off(first.iter().position(is_async_trait)? + 1);
-        Some(Self { first, rest: quote!(#(#below)* #after) })
+        let (mut first, rest) = read.parse2(tokens).ok()?;
+        let below = first.split_off(first.iter().position(comes_first)? + 1);
+        Some(Self { first, below, rest })
     }
+}
+
+/// `#[trait_variant::make(SendShop: Send)]` leaves the trait as it is.
+fn comes_first(attribute: &Attribute) -> bool {
+    let Some(last) = attribute.path().segments.last() else { return false };
+    let is_send = || matches!(&attribute.meta, Meta::List(list) if list.tokens.to_string() == "Send");
+    last.ident == "async_trait" || last.ident == "make" && is_send()
 }

@@ -17,8 +17,10 @@ trait Below: Send + Sync {
 
     #[cache_lock(prefix = "dynamic:default", key = "all")]
     async fn by_default(&self, user: String) -> Result<u64, ShopError> {
-        self.buy(&user, 1).await
+        self.take(&user).await
     }
+
+    async fn take(&self, user: &str) -> Result<u64, ShopError>;
 
     async fn stock(&self) -> u64;
 }
@@ -95,6 +97,10 @@ struct Shop(Stock);
 #[async_trait]
 impl Below for Shop {
     async fn buy(&self, user: &str, _: u64) -> Result<u64, ShopError> {
+        self.take(user).await
+    }
+
+    async fn take(&self, user: &str) -> Result<u64, ShopError> {
         assert_eq!(user, "ada");
         self.0.take_one().await
     }

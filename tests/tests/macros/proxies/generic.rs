@@ -147,3 +147,94 @@ async fn what_a_trait_asks_of_its_own_types_is_asked_of_the_implementations() {
     assert_eq!(shelf.put("a").await.unwrap().as_deref(), Some("a"));
     assert_eq!(shelf.items(), ["a"]);
 }
+
+/// What holds a vault of this kind.
+trait Of {
+    type Vault: ?Sized;
+}
+
+/// What is in a locked method's future is asked to be `Send`, where the trait does not say so.
+#[cache_lock(proxy = LockedVault, prefix = "vault")]
+trait Vault<K: LockKey>: Sized {
+    type Row;
+    type Error: From<LockError>;
+    type Place: Of<Vault = Self> + ?Sized;
+
+    #[cache_lock(key = key)]
+    fn put(
+        &self,
+        key: K,
+        row: Self::Row,
+        old: &Self::Row,
+    ) -> impl Future<Output = Result<Self::Row, Self::Error>> + Send;
+
+    #[cache_lock(key = key)]
+    fn open(key: K) -> impl Future<Output = Result<Self, Self::Error>> + Send;
+
+    fn place(&self) -> &Self::Place;
+}
+
+#[derive(Debug)]
+struct Cellar;
+
+impl Of for str {
+    type Vault = Cellar;
+}
+
+impl Vault<u64> for Cellar {
+    type Row = String;
+    type Error = LockError;
+    type Place = str;
+
+    async fn put(&self, _: u64, row: String, old: &String) -> Result<String, LockError> {
+        Ok(row + old)
+    }
+
+    async fn open(_: u64) -> Result<Self, LockError> {
+        Ok(Self)
+    }
+
+    fn place(&self) -> &str {
+        "below"
+    }
+}
+
+#[async_trait::async_trait]
+#[cache_lock(proxy = LockedDoor, prefix = "door")]
+trait Door {
+    type Key;
+    type Error;
+
+    #[cache_lock(key = "all", on_fail = |_| Err(Self::busy()))]
+    async fn unlock(&self, key: Self::Key) -> Result<Self::Key, Self::Error>;
+
+    fn busy() -> Self::Error;
+}
+
+#[async_trait::async_trait]
+impl Door for Cellar {
+    type Key = String;
+    type Error = &'static str;
+
+    async fn unlock(&self, key: String) -> Result<String, &'static str> {
+        Ok(key)
+    }
+
+    fn busy() -> &'static str {
+        "busy"
+    }
+}
+
+#[tokio::test]
+async fn a_type_that_the_trait_leaves_open_may_be_in_a_future_that_moves() {
+    let locks = LockManager::in_memory();
+    let body = async {
+        let vault = LockedVault::<Cellar>::open(7).await.unwrap();
+        assert_eq!(vault.put(7, "new".to_owned(), &"old".to_owned()).await.unwrap(), "newold");
+        assert_eq!(vault.place(), "below");
+    };
+    locks.scope(body).await;
+    let door = LockedDoor::with_manager(Cellar, locks);
+    let opened = tokio::spawn(async move { door.unlock("key".to_owned()).await });
+    assert_eq!(opened.await.unwrap().unwrap(), "key");
+}

@@ -26,6 +26,11 @@ trait Texts<'t> {
 
     #[deprecated]
     fn old(&self) {}
+
+    #[cfg_attr(all(), deprecated, must_use, allow(clippy::unused_self, reason = "so that it has one"))]
+    fn older(&self) -> u8 {
+        1
+    }
 }
 
 #[derive(Default)]
@@ -64,4 +69,7 @@ async fn what_is_borrowed_is_passed_on() {
     assert_eq!(texts.all().await.len(), 1);
     #[expect(deprecated, reason = "it is passed on like any other, and the proxy itself warns of nothing")]
     texts.old();
+    #[expect(deprecated, reason = "in a `cfg_attr`, too")]
+    let older = texts.older();
+    assert_eq!(older, 1);
 }

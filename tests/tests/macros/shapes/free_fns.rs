@@ -23,6 +23,17 @@ pub async fn attributed() -> u64 {
     7
 }
 
+/// The types of a returned closure's arguments are written out.
+#[cache_lock(prefix = "shapes", key = least)]
+async fn returned_closure(least: u32) -> Result<impl Fn(&Seat) -> bool> {
+    Ok(move |seat: &Seat| seat.number >= least)
+}
+
+#[cache_lock(prefix = "shapes", key = least)]
+async fn boxed_closure(least: u32) -> Result<Box<dyn Fn(&Seat) -> bool + Send>> {
+    Ok(Box::new(move |seat| seat.number >= least))
+}
+
 #[cache_lock(prefix = PREFIX, key = (user, id), timeout_ms = 500, expire_s = 2, renew)]
 async fn owned(user: String, id: u64) -> Result<String> {
     drop(user.clone());
@@ -189,6 +200,8 @@ async fn free_fns_return_what_their_bodies_compute() -> Result<()> {
             assert_eq!(assert_send(patterns(axum::extract::Path(5), (1, 2), [3, 4, 5], true)).await?, 11);
             let seat = Seat { train: "ice".to_owned(), number: 7, price: 3 };
             assert_eq!(assert_send(generic("k", &seat, [0; 2], true)).await?, "k");
+            assert!(assert_send(returned_closure(7)).await?(&seat));
+            assert!(!assert_send(boxed_closure(8)).await?(&seat));
             assert_eq!(assert_send(impl_in_and_out("k", 4)).await?.sum::<u64>(), 6);
             assert_eq!(assert_send(impl_alone(4)).await.sum::<u64>(), 6);
             assert_eq!(assert_send(closure(2, "n")).await, "nn");

@@ -6,15 +6,15 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{
-    Attribute, CapturedParam, FnArg, GenericParam, Ident, Pat, PatType, Path, Receiver, ReceiverKind, ReturnType,
+    Attribute, CapturedParam, FnArg, GenericParam, Ident, Meta, Pat, PatType, Path, Receiver, ReceiverKind, ReturnType,
     Safety, Signature, Token, TraitItemConst, Type, TypePath, Visibility, parse_quote, token,
 };
 
 use super::super::shape::{only_argument, plain_type, returned_future};
-use crate::cache_lock::parse::{Body, Function, Interface, Method};
+use crate::cache_lock::parse::{Body, Function, Interface, Method, conditional};
 use crate::mistakes::Mistakes;
-pub(super) use bounds::bounds;
 use bounds::{Bounds, bounds_of_others, check_may_wait};
+pub(super) use bounds::{bounds, bounds_of_values};
 
 mod bounds;
 
@@ -106,7 +106,7 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
     let place = method.lock.as_ref().map_or_else(Span::call_site, |(_, place)| *place);
     Some(Function {
         place,
-        attributes: method.attributes.iter().filter(|attribute| is_kept(attribute)).cloned().collect(),
+        attributes: method.attributes.iter().filter_map(kept).collect(),
         visibility: Visibility::Inherited,
         defaultness: None,
         signature,
@@ -129,9 +129,18 @@ impl VisitMut for Captured<'_> {
     }
 }
 
-/// Those that say when the method is there, and which lints its author does not want.
-fn is_kept(attribute: &Attribute) -> bool {
-    ["cfg", "cfg_attr", "allow", "warn", "deny"].iter().any(|name| attribute.path().is_ident(name))
+/// An attribute that says when the method is there, or which lints its author does not want; of a `cfg_attr` what of that is in it.
+fn kept(attribute: &Attribute) -> Option<Attribute> {
+    let meta = kept_meta(&attribute.meta)?;
+    Some(Attribute { meta, ..attribute.clone() })
+}
+
+fn kept_meta(meta: &Meta) -> Option<Meta> {
+    if let Some((predicate, attributes)) = conditional(meta) {
+        let kept: Vec<Meta> = attributes.iter().filter_map(kept_meta).collect();
+        return (!kept.is_empty()).then(|| parse_quote!(cfg_attr(#predicate, #(#kept),*)));
+    }
+    ["cfg", "allow", "warn", "deny"].iter().any(|name| meta.path().is_ident(name)).then(|| meta.clone())
 }
 
 /// The implementation, as its method takes it.

@@ -2,14 +2,16 @@
 
 use proc_macro2::Span;
 use syn::punctuated::Punctuated;
+use syn::visit_mut::VisitMut;
 use syn::{
-    Ident, Lifetime, Path, ReceiverKind, ReturnType, Signature, Token, Type, TypeParamBound, WherePredicate,
-    parse_quote,
+    FnArg, Ident, Lifetime, ParenthesizedGenericArguments, Path, ReceiverKind, ReturnType, Signature, Token, Type,
+    TypeParamBound, TypePath, TypeReference, WherePredicate, parse_quote,
 };
 
 use super::super::super::shape::{only_argument, plain_type};
-use super::{IsBoxed, Returned, Taken, is_self, taken};
-use crate::cache_lock::parse::Method;
+use super::super::InPlaceOfSelf;
+use super::{IsBoxed, Returned, Taken, Through, is_self, taken};
+use crate::cache_lock::parse::{Interface, Member, Method};
 
 pub(super) type Bounds = Punctuated<TypeParamBound, Token![+]>;
 
@@ -32,6 +34,57 @@ pub(in super::super) fn bounds(method: &Method, runtime: &Path) -> Vec<TypeParam
     }
     bounds.extend(lifetime_in_future(method).map(TypeParamBound::Lifetime));
     bounds
+}
+
+/// What else a locked method's future has until it ends: arguments and the returned value. Where the future can move to another thread, a
+/// type that the trait leaves open has to be able to, too.
+pub(in super::super) fn bounds_of_values(method: &Method, through: &Through<'_>) -> Vec<WherePredicate> {
+    let Through { interface, inner, runtime, .. } = through;
+    if method.lock.is_none() || !is_send_future(&method.signature.output) {
+        return Vec::new();
+    }
+    let mut open = FindOpen { interface, behind_reference: false, found: Vec::new() };
+    let mut signature = method.signature.clone();
+    for argument in &mut signature.inputs {
+        if let FnArg::Typed(typed) = argument {
+            open.visit_type_mut(&mut typed.ty);
+        }
+    }
+    open.visit_return_type_mut(&mut signature.output);
+    let bounds = open.found.into_iter().map(|(mut open, is_shared)| {
+        if open.path.is_ident("Self") {
+            InPlaceOfSelf(inner).visit_type_path_mut(&mut open);
+        }
+        let name = Ident::new(if is_shared { "Sync" } else { "Send" }, Span::mixed_site());
+        parse_quote!(#open: #runtime::__private::core::marker::#name)
+    });
+    bounds.collect()
+}
+
+/// `Self`, `Self::Row` and the parameters of the trait, and whether they are behind a reference.
+struct FindOpen<'a> {
+    interface: &'a Interface,
+    behind_reference: bool,
+    found: Vec<(TypePath, bool)>,
+}
+
+impl VisitMut for FindOpen<'_> {
+    fn visit_type_reference_mut(&mut self, node: &mut TypeReference) {
+        let outside = std::mem::replace(&mut self.behind_reference, true);
+        syn::visit_mut::visit_type_reference_mut(self, node);
+        self.behind_reference = outside;
+    }
+
+    fn visit_type_path_mut(&mut self, node: &mut TypePath) {
+        if self.interface.leaves_open(node) {
+            self.found.push((node.clone(), self.behind_reference));
+        } else {
+            syn::visit_mut::visit_type_path_mut(self, node);
+        }
+    }
+
+    /// What a closure takes and returns is not there while the future waits.
+    fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
 }
 
 /// How long the implementation has to live because a future that the proxy makes has it, or knows its type. A reference to the proxy says
@@ -117,4 +170,24 @@ pub(super) fn check_may_wait(signature: &Signature) -> syn::Result<()> {
         &signature.output,
         "this future may outlive `self`, which has the lock's manager and the implementation: write `+ '_`, or take `self: Arc<Self>`",
     ))
+}
+
+impl Interface {
+    /// Whether the type is what its implementation makes it, and no method's own.
+    fn leaves_open(&self, of: &TypePath) -> bool {
+        let names: Vec<&Ident> = of.path.segments.iter().map(|segment| &segment.ident).collect();
+        let is_own = |name: &Ident| {
+            let types = self.members.iter().filter_map(|member| match member {
+                Member::Type(own) => Some(own),
+                _ => None,
+            });
+            types.filter(|own| own.generics.params.is_empty()).any(|own| own.ident == *name)
+        };
+        match names[..] {
+            _ if of.qself.is_some() => false,
+            [name] => name == "Self" || self.definition.generics.type_params().any(|own| own.ident == *name),
+            [this, name] => this == "Self" && is_own(name),
+            _ => false,
+        }
+    }
 }
