@@ -131,7 +131,7 @@ impl Peer {
             }
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { host, port, .. } => {
-                let open = async || surroundings::socket(open_tcp(host, *port)).await.map_err(of_setup);
+                let open = || async { surroundings::socket(open_tcp(host, *port)).await.map_err(of_setup) };
                 Ok(Socket::of(super::tls::connect(open, (self.addr(), host), &self.trust).await?))
             }
             #[cfg(not(feature = "tls"))]

@@ -91,7 +91,7 @@ pub(super) async fn connect<F: Future<Output = Result<TcpStream, CallError>>>(
 ) -> Result<TlsStream<TcpStream>, CallError> {
     let name = ServerName::try_from(host.to_owned());
     let name = name.map_err(|_| refused("no certificate can have this host's name"))?;
-    let mut config = config(addr, trust)?;
+    let (mut config, mut is_last) = (config(addr, trust)?, false);
     loop {
         let connector = TlsConnector::from(Arc::clone(&config));
         let error = match connector.connect(name.clone(), open().await?).await {
@@ -102,8 +102,8 @@ pub(super) async fn connect<F: Future<Output = Result<TcpStream, CallError>>>(
         if text != NOT_TRUSTED {
             return Err(CallError::Setup(text, Arc::new(error.into())));
         }
-        match read_again(&config) {
-            Some(newer) => config = newer,
+        match read_again(&config).filter(|_| !is_last) {
+            Some(newer) => (config, is_last) = (newer, true),
             None => return Err(CallError::Setup(text, Arc::new(error.into()))),
         }
     }
