@@ -103,8 +103,8 @@ impl Builder {
     }
 
     /// How to speak TLS to all servers and sentinels: which certificates they may have, and which this side has. By default the
-    /// certificates of the operating system count, or those in the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. It has no
-    /// effect where the URL asks for no TLS.
+    /// certificates of the operating system count, or those in the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. These are read
+    /// again when a server is not trusted; the settings given here stay. It has no effect where the URL asks for no TLS.
     ///
     /// ```no_run
     /// # use lock_runtime::LockManager;

@@ -83,7 +83,6 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    target: String,
     /// Whether what comes by is written down.
     records: bool,
     /// Whether what comes by can be read at all: not with TLS.
@@ -97,6 +96,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
+    target: String,
     planned: VecDeque<Planned>,
     seen: Vec<Vec<String>>,
     held: bool,
@@ -142,8 +142,9 @@ impl Proxy {
     fn launch(target: String, records: bool, reads: bool, disguise: Option<Disguise>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
-        let (state, let_go, closed) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { target, records, reads, disguise, state, let_go, closed });
+        let state = Mutex::new(State { target, ..State::default() });
+        let (let_go, closed) = (Condvar::new(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { records, reads, disguise, state, let_go, closed });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming() {
@@ -169,6 +170,11 @@ impl Proxy {
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// From now on new connections lead to another server. Those that exist stay.
+    pub fn lead_to(&self, server: &Server) {
+        self.shared.state().target = server.address();
     }
 
     /// From now on the server seems to be that far away, for connections that exist and for new ones.

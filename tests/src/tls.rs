@@ -9,6 +9,8 @@ use lock_runtime::rustls::pki_types::pem::PemObject;
 use lock_runtime::rustls::{ClientConfig, RootCertStore};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
+use crate::server::Server;
+
 /// An authority that nobody knows, and a certificate for one host; gone with the test.
 #[derive(Debug)]
 pub struct Authority {
@@ -26,6 +28,16 @@ impl Authority {
     /// For servers that are called `host`.
     #[must_use]
     pub fn for_host(host: &str) -> Self {
+        Self::signing(host, |_| {})
+    }
+
+    /// As [`new`](Self::new), of a server whose certificate is over.
+    #[must_use]
+    pub fn of_the_past() -> Self {
+        Self::signing("127.0.0.1", |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1))
+    }
+
+    fn signing(host: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names to be wrong");
         // OpenSSL takes a certificate for its own issuer when both have one name.
         params.distinguished_name.push(DnType::CommonName, "authority");
@@ -34,7 +46,8 @@ impl Authority {
         let pem = params.self_signed(&key).expect("a certificate").pem();
         let issuer = Issuer::new(params, key);
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![host.to_owned()]).expect("a host");
+        let mut params = CertificateParams::new(vec![host.to_owned()]).expect("a host");
+        change(&mut params);
         let certificate = params.signed_by(&key, &issuer).expect("a certificate").pem();
         let authority = Self { pem, folder: tempfile::tempdir().expect("a temporary folder") };
         for (name, text) in [("authority", &authority.pem), ("server", &certificate), ("key", &key.serialize_pem())] {
@@ -76,6 +89,13 @@ impl Authority {
             ("tls-ca-cert-file", file("authority")),
             ("tls-auth-clients", "no".to_owned()),
         ]
+    }
+
+    /// Has a server that speaks TLS show the certificate of this authority from now on.
+    pub fn take_over(&self, server: &Server) {
+        let options = self.options(0).into_iter().filter(|(name, _)| name.ends_with("-file"));
+        let words: Vec<_> = options.map(|(name, value)| format!("{name} {value}")).collect();
+        server.tell(&format!("CONFIG SET {}", words.join(" ")));
     }
 
     fn file(&self, name: &str) -> PathBuf {

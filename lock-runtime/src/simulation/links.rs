@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::FutureExt as _;
 use server_model::ModelServer;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::network::{Conditions, Network};
 use super::process::{connect, of_links};
@@ -337,5 +338,34 @@ async fn a_server_that_may_not_be_written_to_any_more_is_left_but_not_at_once() 
             assert_eq!(scene.interruptions() > 0, is_old && is_left, "{bug:?}");
             sleep(COMMAND * 3).await;
         }
+    }
+}
+
+/// Behind the same address another server has taken the place of the one that refuses.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_a_former_master_refused_is_sent_to_the_next_one_and_once_to_the_same() {
+    for (bug, is_answered) in [(None, true), (Some(Mutant::RefusalIsLast), false)] {
+        let scene = Scene::begin_at(COMMAND / 20).await;
+        let _seeded = Seeded::begin(bug);
+        let (well, refusing) = ("local function ask", "error({ err = 'READONLY no' })\nlocal function ask");
+        let patch = |from, to| scene.network.server(|server, _| server.patch(from, to));
+        sleep(COMMAND * 3).await;
+        patch(well, refusing);
+        let asks = [scene.ask(COMMAND)];
+        let mut asking = pin!(scene.store.ask(&asks, Deadline::after(COMMAND)));
+        let answered = loop {
+            match timeout(COMMAND / 500, &mut asking).await {
+                Ok(answers) => break exactly_one(answers),
+                Err(_) if scene.interruptions() > 0 => patch(refusing, well),
+                Err(_) => {}
+            }
+        };
+        assert_eq!(answered.is_ok(), is_answered, "{bug:?}: {answered:?}");
+        // Nobody else stands there.
+        patch(well, refusing);
+        let before = scene.interruptions();
+        sleep(COMMAND * 3).await;
+        exactly_one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await).unwrap_err();
+        assert!(scene.interruptions() <= before + 2, "one connection is made anew");
     }
 }

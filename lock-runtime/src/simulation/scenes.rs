@@ -17,6 +17,7 @@ use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockGuard, LockManager};
 
+mod cuts;
 mod fences;
 mod refusals;
 mod releases;

@@ -69,7 +69,8 @@ impl Line {
 
 /// Connects to the server for `client`, and carries what both say.
 pub(super) fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
-    let server = TcpStream::connect(&shared.target)?;
+    let target = shared.state().target.clone();
+    let server = TcpStream::connect(target)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (up, down) = (Way::new(server.try_clone()?, true), Way::new(client.try_clone()?, false));

@@ -21,6 +21,7 @@ mod stalls;
 mod tickets;
 mod together;
 mod values;
+mod verbs;
 
 use std::time::{Duration, Instant};
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use lock_runtime::{Builder, LockError, LockManager};
 use redis::TlsCertificates;
+use tests::child::{self, Child};
 use tests::patience::{NOISE, eventually};
 use tests::server::{Server, free_port};
 use tests::tls::{Authority, arguments};
@@ -118,6 +119,56 @@ async fn a_certificate_for_another_host_is_refused() {
     assert!(start.elapsed() < Duration::from_secs(2) + NOISE);
     assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_by_the_given_settings_is_told_so() {
+    let secured = Secured::start();
+    let builder = LockManager::builder().url(&secured.url()).tls(Authority::new().trusted());
+    let text = builder.connect().await.unwrap_err().to_string();
+    assert!(text.contains("not trusted by the `rustls::ClientConfig`") && !text.contains("SSL_CERT_FILE"), "{text}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_over_is_told_so() {
+    let secured = Secured::by(Authority::of_the_past());
+    let text = secured.builder().connect().await.unwrap_err().to_string();
+    assert!(text.contains("out of date") && !text.contains("not trusted"), "{text}");
+}
+
+/// Not a test of its own: a client whose connection is cut once it has begun.
+#[tokio::test]
+async fn client_of_an_authority_that_is_replaced() {
+    let Some(url) = child::role() else { return };
+    let manager = LockManager::connect(&url).await.unwrap();
+    let (before, end) = (manager.stats().reconnects, Instant::now() + LONG);
+    child::say("connected");
+    while manager.stats().reconnects == before {
+        assert!(Instant::now() < end, "it does not connect again");
+        if let Ok(guard) = manager.lock("p", "k").timeout(Duration::from_millis(300)).acquire().await {
+            drop(guard.release().await);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    child::say("done");
+}
+
+#[tokio::test]
+async fn an_authority_is_replaced_while_a_process_lives() {
+    let secured = Secured::start();
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(roots.path(), secured.authority.pem()).unwrap();
+    let test = Some("tls::client_of_an_authority_that_is_replaced");
+    let mut client = Child::by(child::command(test, &secured.url()).env("SSL_CERT_FILE", roots.path()));
+    client.wait_for("connected");
+    // First both are trusted, then the server shows the new one, and then connections break.
+    let next = Authority::new();
+    std::fs::write(roots.path(), [secured.authority.pem(), next.pem()].concat()).unwrap();
+    next.take_over(&secured.server);
+    for kind in ["normal", "pubsub"] {
+        secured.server.tell(&format!("CLIENT KILL TYPE {kind}"));
+    }
+    client.wait_for("done");
 }
 
 #[tokio::test]

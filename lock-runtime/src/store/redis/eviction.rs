@@ -11,8 +11,7 @@ use crate::observe;
 impl Link {
     /// Warns when the server may drop locks to make room. It is no failure when the settings can't be read.
     pub(crate) async fn warn_of_eviction(self: &Arc<Self>, deadline: Deadline) {
-        let mut command = redis::cmd("INFO");
-        command.arg("memory");
+        let command = |_: &Self| redis::cmd("INFO").arg("memory").clone().into();
         let answer = self.call(command, deadline).await.ok();
         match answer.and_then(|called| String::from_redis_value(called.value).ok()) {
             Some(info) => {

@@ -50,16 +50,6 @@ impl CallError {
         match error.kind() {
             _ if error.code() == Some("NOPROTO") || is_no_hello(&error) => Self::Lacks(NAMELESS.to_owned(), RESP3),
             ErrorKind::Io if error.is_connection_refusal() => Self::Failed(error),
-            // The error's type differs for each TLS library. Only the text is usable.
-            ErrorKind::Io if is_tls && is_of_another_name(&error.to_string()) => Self::Setup(
-                "the server's certificate is for another name: write a name that it has into the URL",
-                error,
-            ),
-            ErrorKind::Io if is_tls && error.to_string().contains("certificate") => Self::Setup(
-                "the server's certificate is not trusted: name its authority's certificate in `SSL_CERT_FILE`, or give a \
-                 `rustls::ClientConfig` that trusts it to `Builder::tls`",
-                error,
-            ),
             ErrorKind::Io | ErrorKind::Parse if is_tls && is_no_tls(&error) => {
                 Self::Setup("TLS could not be set up: does the server speak TLS on this port?", error)
             }
@@ -197,11 +187,6 @@ impl CallError {
             }
         }
     }
-}
-
-/// Whether the certificate is good, and does not have the name that was connected to.
-fn is_of_another_name(text: &str) -> bool {
-    ["not valid for name", "NotValidForName"].iter().any(|part| text.contains(part))
 }
 
 /// Whether the other side behaves as a server without TLS.

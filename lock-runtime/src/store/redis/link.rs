@@ -28,6 +28,7 @@ use crate::settings::Settings;
 use crate::store::server_age::Sighting;
 use crate::store::{Anchor, Events, StoreError, Traffic};
 
+mod again;
 mod call;
 mod called;
 mod channel;
@@ -41,6 +42,7 @@ mod server_clock;
 mod sharded;
 mod silence;
 
+pub(super) use again::Again;
 pub(super) use called::{Called, Outgoing};
 pub(crate) use channel::Channel;
 use connect::Attempt;

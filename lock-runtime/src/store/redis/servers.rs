@@ -41,7 +41,7 @@ impl Servers {
         deadline: Deadline,
     ) -> BoxFuture<'a, Result<Called, CallError>> {
         match self {
-            Self::One(link) => link.call(command(link), deadline),
+            Self::One(link) => link.call(command, deadline),
             Self::Cluster(cluster) => Box::pin(async move { cluster.call(key, &command, deadline).await }),
         }
     }

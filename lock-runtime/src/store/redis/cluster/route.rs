@@ -3,34 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-
 use super::super::failure::CallError;
-use super::super::link::{Called, Link, Outgoing};
+use super::super::link::{Again, Called, Link, Outgoing};
 use super::Cluster;
 use super::map::Node;
 use crate::clock::{Deadline, Moment};
-use crate::store::Reach;
 
-/// The first and the longest pause before a command is sent again while its slot is on its way to another master.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(25));
 /// A master is not doubtful because it left a command unanswered for less than this, or for less than two round trips.
 const BRIEF: Duration = Duration::from_millis(100);
 
-/// What was tried so far, and what the masters said.
+/// One command on its way, and where it was so far.
 pub(super) struct Route<'a> {
     cluster: &'a Cluster,
     slot: u16,
     /// Redirections together take no longer than one answer may take.
-    end: Deadline,
-    pause: Duration,
+    again: Again,
     /// The next master of a slot that is on its way: the next try goes there.
     asking: Option<Node>,
-    /// An earlier try may have taken effect on another master.
-    repeated: bool,
-    was_sent: bool,
-    /// What a master said. The last try may be cut short, and its error then says less about the reason.
-    refused: Option<CallError>,
+    /// Whether a connection has broken under the command.
+    was_cut: bool,
 }
 
 /// Where one try goes.
@@ -48,6 +39,8 @@ enum Verdict {
     Ask(Node),
     /// The slot is on its way, and some of the command's keys are here and some there.
     Again,
+    /// The connection broke.
+    Cut,
     /// Perhaps another master has taken the place of this one.
     Doubt,
     Final,
@@ -55,8 +48,8 @@ enum Verdict {
 
 impl<'a> Route<'a> {
     pub(super) fn new(cluster: &'a Cluster, slot: u16, deadline: Deadline) -> Self {
-        let end = deadline.min_at(Deadline::after(cluster.topology.common.command_timeout), deadline.start());
-        Self { cluster, slot, end, pause: PAUSES.0, asking: None, repeated: false, was_sent: false, refused: None }
+        let again = Again::new(deadline, cluster.topology.common.command_timeout);
+        Self { cluster, slot, again, asking: None, was_cut: false }
     }
 
     /// Sends the command until a master answers, or no other try can help.
@@ -66,8 +59,7 @@ impl<'a> Route<'a> {
         deadline: Deadline,
     ) -> Result<Called, CallError> {
         let outcome = self.try_masters(command, deadline).await;
-        // The error of the last try may say that nothing was sent, but an earlier try was.
-        outcome.map_err(|error| if self.was_sent { error.after_sending() } else { error })
+        self.again.conclude(outcome)
     }
 
     async fn try_masters(
@@ -79,24 +71,15 @@ impl<'a> Route<'a> {
             let stop = self.next_stop(deadline).await.map_err(CallError::before_sending)?;
             deadline = deadline.counted_from(Moment::now());
             let link = self.cluster.link(&stop.node);
-            let (outcome, repeated) = self.send(&stop, &link, command, deadline).await;
-            // A redirection may be the answer to the repetition alone: the command before it may have taken effect here, and its
-            // answer was lost. The slot that moves ends the connection itself.
-            self.note_repeated(repeated);
-            match outcome {
+            match self.send(&stop, &link, command, deadline).await {
                 Ok(called) => {
                     if stop.was_doubtful {
                         self.cluster.topology.trust(&stop.node);
                     }
-                    return Ok(Called { repeated: called.repeated || self.repeated, ..called });
+                    return Ok(called);
                 }
-                Err(CallError::UnknownScript { repeated }) => {
-                    return Err(CallError::UnknownScript { repeated: repeated || self.repeated });
-                }
-                Err(error) => {
-                    let brief = BRIEF.max(link.round_trip() * 2);
-                    self.on_error(error, &stop.node, brief, deadline).await?;
-                }
+                Err(error @ CallError::UnknownScript { .. }) => return Err(error),
+                Err(error) => self.on_error(error, &stop.node, &link, deadline).await?,
             }
         }
     }
@@ -115,32 +98,24 @@ impl<'a> Route<'a> {
         link: &Arc<Link>,
         command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
-    ) -> (Result<Called, CallError>, bool) {
+    ) -> Result<Called, CallError> {
         // Otherwise a connection to a server that is gone without a word would use up all the time. A server that is far away has the
         // time to answer, also after a look for the master.
         let limit = if stop.was_doubtful { deadline.min_at(self.end_at(link), deadline.start()) } else { deadline };
         // The command is made when there is a connection: only then is the server's clock known, by which an ask ends.
-        let deadline = match link.ready(limit).await {
-            Ok(deadline) => deadline,
-            Err(error) => return (Err(error), false),
-        };
+        let deadline = link.ready(limit).await?;
         if stop.is_asking {
-            (link.call_asking(command(link), deadline).await, false)
+            link.call_asking(command(link), deadline).await
         } else {
-            link.call_telling(command(link), deadline).await
+            link.send(&command(link), deadline).await
         }
     }
 
     /// Until when a server that may be gone may take to answer.
     fn end_at(&self, link: &Link) -> Deadline {
-        mutant!(FarMasterCutShort => return self.end);
+        mutant!(FarMasterCutShort => return self.again.end());
         let now = Moment::now();
-        self.end.max_at(Deadline::new(now, link.round_trip() * 2), now)
-    }
-
-    fn note_repeated(&mut self, repeated: bool) {
-        mutant!(RepetitionBeforeMoveForgotten => return);
-        self.repeated |= repeated;
+        self.again.end().max_at(Deadline::new(now, link.round_trip() * 2), now)
     }
 
     /// Prepares the next try; fails when there is none.
@@ -148,67 +123,57 @@ impl<'a> Route<'a> {
         &mut self,
         error: CallError,
         node: &Node,
-        brief: Duration,
+        link: &Link,
         deadline: Deadline,
     ) -> Result<(), CallError> {
-        self.was_sent |= error.reach() != Reach::Unsent;
+        // A redirection may be the answer to a repetition alone: the command before it may have taken effect here, and its answer was
+        // lost. The slot that moves ends the connection itself.
+        self.again.note(&error);
         let topology = &self.cluster.topology;
         let named = |error: CallError| error.of(&format!("the node {node}"));
-        match verdict(&error, node, brief) {
-            Verdict::Final if error.is_out_of_time() => return Err(self.explained(named(error))),
+        match verdict(&error, node, BRIEF.max(link.round_trip() * 2)) {
+            Verdict::Final if error.is_out_of_time() => return Err(named(error)),
             Verdict::Final => return Err(error),
             Verdict::Moved(to) => {
                 topology.on_moved(self.slot, &to);
                 // Two masters that each name the other will soon agree.
-                if self.refused.is_some() {
-                    again(&mut self.pause, self.end, &error).await?;
+                if self.again.was_refused() && !self.again.pause().await {
+                    return Err(error);
                 }
-                self.refused = Some(error);
+                self.again.note_refusal(error);
             }
             Verdict::Ask(to) => self.asking = Some(to),
             Verdict::Again => {
-                again(&mut self.pause, self.end, &error).await?;
-                self.refused = Some(error);
-            }
-            Verdict::Doubt => {
-                topology.doubt(node);
-                let error = named(error);
-                if deadline.has_passed() {
-                    return Err(self.explained(error));
-                }
-                topology.look_for(self.slot, deadline.remaining()).await;
-                if topology.master(self.slot).is_none_or(|(master, _)| master == *node) || deadline.has_passed() {
+                if !self.again.pause().await {
                     return Err(error);
                 }
-                self.repeated = true;
+                self.again.note_refusal(error);
+            }
+            // The same master, over another connection.
+            Verdict::Cut if !std::mem::replace(&mut self.was_cut, true) => {}
+            Verdict::Cut | Verdict::Doubt => {
+                topology.doubt(node);
+                topology.look_for(self.slot, deadline.remaining()).await;
+                let is_same = topology.master(self.slot).is_none_or(|(master, _)| master == *node);
+                let may_pass = !is_same || (link.may_pass(&error, deadline.start()) && self.again.pause().await);
+                if !may_pass || deadline.has_passed() {
+                    return Err(named(error));
+                }
             }
         }
         Ok(())
     }
-
-    /// The error of the last try, or the redirection that says more about it.
-    fn explained(&mut self, error: CallError) -> CallError {
-        match self.refused.take() {
-            Some(refused) => refused.in_place_of(&error),
-            None => error,
-        }
-    }
-}
-
-/// Waits a little before another try; fails when there is no time for one.
-async fn again(pause: &mut Duration, end: Deadline, error: &CallError) -> Result<(), CallError> {
-    if end.remaining() <= *pause {
-        return Err(error.clone());
-    }
-    sleep(*pause).await;
-    *pause = (*pause * 2).min(PAUSES.1);
-    Ok(())
 }
 
 fn verdict(error: &CallError, at: &Node, brief: Duration) -> Verdict {
     let error = match error {
         CallError::Failed(error) => error,
-        CallError::Unsent(error) => return verdict(error, at, brief),
+        CallError::Unsent(error) => {
+            return match verdict(error, at, brief) {
+                Verdict::Cut => Verdict::Doubt,
+                verdict => verdict,
+            };
+        }
         // So short a wait says nothing about the server.
         CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < brief => return Verdict::Final,
         _ => return Verdict::Doubt,
@@ -219,15 +184,13 @@ fn verdict(error: &CallError, at: &Node, brief: Duration) -> Verdict {
         (Some("ASK"), Some(to)) => Verdict::Ask(to),
         (Some("TRYAGAIN"), _) => Verdict::Again,
         (Some("CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY"), _) => Verdict::Doubt,
-        _ if error.is_io_error() => Verdict::Doubt,
+        _ if error.is_io_error() => Verdict::Cut,
         _ => Verdict::Final,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
 
     fn said_of(error: &CallError) -> String {
@@ -236,6 +199,7 @@ mod tests {
             Verdict::Moved(to) => format!("moved to {to}"),
             Verdict::Ask(to) => format!("on its way to {to}"),
             Verdict::Again => "again".to_owned(),
+            Verdict::Cut => "cut".to_owned(),
             Verdict::Doubt => "doubt".to_owned(),
             Verdict::Final => "final".to_owned(),
         }
@@ -263,22 +227,12 @@ mod tests {
     #[test]
     fn a_node_that_does_not_answer_is_doubtful_unless_the_time_was_brief() {
         let broken = redis::RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
-        assert_eq!(said_of(&broken.into()), "doubt");
+        let broken = CallError::from(broken);
+        assert_eq!(said_of(&broken), "cut");
+        assert_eq!(said_of(&broken.before_sending()), "doubt");
         for error in [CallError::Silent, CallError::NoConnection] {
             assert_eq!(said_of(&error(BRIEF)), "doubt");
             assert_eq!(said_of(&error(BRIEF / 2)), "final");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slot_on_its_way_is_waited_for_ever_longer_and_not_beyond_the_end() {
-        let (mut pause, error) = (PAUSES.0, CallError::Silent(BRIEF));
-        let (start, end) = (Instant::now(), Deadline::after(Duration::from_mins(1)));
-        for passed in [5, 15, 35, 60] {
-            again(&mut pause, end, &error).await.unwrap();
-            assert!(start.elapsed().abs_diff(Duration::from_millis(passed)) < Duration::from_millis(5), "{passed}");
-        }
-        assert!(again(&mut pause, Deadline::after(PAUSES.1 / 2), &error).await.is_err());
-        assert!(start.elapsed() < Duration::from_millis(65), "{:?}", start.elapsed());
     }
 }

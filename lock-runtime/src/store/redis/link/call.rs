@@ -10,6 +10,7 @@ use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use super::super::failure::CallError;
 use super::super::reply;
 use super::super::wire::{NoReply, Sender};
+use super::again::Again;
 use super::called::{Called, Outgoing};
 use super::{Link, Live, Made};
 use crate::BackendError;
@@ -21,58 +22,57 @@ use crate::store::Reach;
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// Sends a command and waits for its reply, until the deadline or the command timeout.
-    ///
-    /// A connection that turns out to be broken (its runtime may be gone) is replaced, and the command is repeated once: every
-    /// command is idempotent for its token.
+    /// Sends a command and waits for its reply, until the deadline or the command timeout. The command is made for each connection on
+    /// which it is sent, and sent again as [`Again`] says.
     ///
     /// Boxed: the client's future has more than a kilobyte, for which every task that waits for a lock would reserve room.
-    pub(in super::super) fn call(
-        self: &Arc<Self>,
-        command: impl Into<Outgoing>,
+    pub(in super::super) fn call<'a>(
+        self: &'a Arc<Self>,
+        command: impl Fn(&Self) -> Outgoing + Send + Sync + 'a,
         deadline: Deadline,
-    ) -> BoxFuture<'_, Result<Called, CallError>> {
-        let command = command.into();
-        Box::pin(async move { self.send_twice(&command, deadline, &mut false).await })
-    }
-
-    /// The same, and whether the command was repeated: also an error may be the answer to the repetition alone.
-    pub(in super::super) fn call_telling(
-        self: &Arc<Self>,
-        command: Outgoing,
-        deadline: Deadline,
-    ) -> BoxFuture<'_, (Result<Called, CallError>, bool)> {
+    ) -> BoxFuture<'a, Result<Called, CallError>> {
         Box::pin(async move {
-            let mut is_repeated = false;
-            let outcome = self.send_twice(&command, deadline, &mut is_repeated).await;
-            (outcome, is_repeated)
+            let outcome = self.send(&command(self), deadline).await;
+            if self.is_sent_again(&outcome, deadline.start()) {
+                // Boxed, because it is rare, as in `send`.
+                return Box::pin(self.send_again(&command, outcome, deadline)).await;
+            }
+            outcome
         })
     }
 
-    async fn send_twice(
+    async fn send_again(
+        self: &Arc<Self>,
+        command: &(dyn Fn(&Self) -> Outgoing + Send + Sync),
+        mut outcome: Result<Called, CallError>,
+        deadline: Deadline,
+    ) -> Result<Called, CallError> {
+        let (mut again, mut sent) = (Again::new(deadline, self.command_timeout), deadline.start());
+        while self.is_sent_again(&outcome, sent) {
+            if let Err(error) = &outcome {
+                again.note(error);
+            }
+            if !again.pause().await {
+                break;
+            }
+            sent = Moment::now();
+            outcome = match self.ready(deadline.counted_from(sent)).await {
+                Ok(deadline) => {
+                    sent = deadline.start();
+                    self.send(&command(self), deadline).await
+                }
+                Err(error) => Err(error),
+            };
+        }
+        again.conclude(outcome)
+    }
+
+    /// Sends a command once.
+    pub(in super::super) async fn send(
         self: &Arc<Self>,
         command: &Outgoing,
         deadline: Deadline,
-        is_repeated: &mut bool,
     ) -> Result<Called, CallError> {
-        match self.send(command, deadline).await {
-            Err(CallError::Failed(error)) if error.is_io_error() => {}
-            outcome => return outcome,
-        }
-        *is_repeated = true;
-        // Boxed, because it is rare, as in `send`.
-        Box::pin(self.send_again(command, deadline)).await
-    }
-
-    async fn send_again(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
-        match self.send(command, deadline.counted_from(Moment::now())).await {
-            Ok(called) => Ok(Called { repeated: true, ..called }),
-            Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
-            Err(error) => Err(error.after_sending()),
-        }
-    }
-
-    async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
         let (live, deadline) = self.live(deadline).await?;
         check_time(deadline)?;
         let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
@@ -225,13 +225,12 @@ impl Link {
     /// Finds out whether the server still answers; connects when there is no connection.
     pub(in super::super) async fn heartbeat(self: &Arc<Self>, deadline: Deadline) {
         // An error reply is an answer, too. `await_reply` has drawn the conclusions from silence.
-        let _ = self.call(redis::cmd("PING"), deadline).await;
+        let _ = self.call(|_| redis::cmd("PING").into(), deadline).await;
     }
 
     /// Sends any command, for tools that look at servers and not at locks. The inner error is the server's refusal.
     pub(crate) async fn ask(self: &Arc<Self>, words: &[&str]) -> Result<Result<Value, BackendError>, BackendError> {
-        let mut command = Cmd::new();
-        command.arg(words);
+        let command = |_: &Self| Cmd::new().arg(words).clone().into();
         match self.call(command, Deadline::after(self.command_timeout)).await {
             Ok(called) => Ok(Ok(called.value)),
             Err(error) if error.reach() == Reach::Refused => Ok(Err(error.into_problem())),

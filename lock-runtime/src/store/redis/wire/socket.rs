@@ -131,9 +131,8 @@ impl Peer {
             }
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { host, port, .. } => {
-                let config = super::tls::config(self.addr(), &self.trust)?;
-                let tcp = surroundings::socket(open_tcp(host, *port)).await.map_err(of_setup)?;
-                Ok(Socket::of(super::tls::greet(tcp, host, config).await?))
+                let open = || async { surroundings::socket(open_tcp(host, *port)).await.map_err(of_setup) };
+                Ok(Socket::of(super::tls::connect(open, (self.addr(), host), &self.trust).await?))
             }
             #[cfg(not(feature = "tls"))]
             ConnectionAddr::TcpTls { .. } => Err(no_tls()),
