@@ -18,6 +18,7 @@ use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockGuard, LockManager};
 
 mod fences;
+mod keys;
 mod refusals;
 mod releases;
 mod tickets;
