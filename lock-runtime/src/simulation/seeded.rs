@@ -268,7 +268,10 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS),
     scripts(
         "a fencing token is the server's time in milliseconds",
-        &[("math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())", "math.floor(now() / 1000)")],
+        &[(
+            "math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())",
+            "math.floor(now() / 1000)",
+        )],
         FENCES,
     ),
     scripts(

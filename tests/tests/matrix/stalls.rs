@@ -150,7 +150,8 @@ fn late_ends(script: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lock-runtime/src/store/redis/scripts");
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
     let included = ["waiting.lua", "queue.lua", "take.lua", "shared.lua", "values.lua"];
-    let text = included.iter().fold(read(script), |text, file| text.replacen(&format!("-- include {file}\n"), &read(file), 1));
+    let text =
+        included.iter().fold(read(script), |text, file| text.replacen(&format!("-- include {file}\n"), &read(file), 1));
     let late = "local server = redis
         local function late(call)
           return function(...)
@@ -176,8 +177,18 @@ fn row_51_a_server_that_stands_still_while_it_sets_an_end_keeps_nothing_for_ever
     let given = format!("SET p:k {ticket} PX 60000");
     let cases: [(&str, Vec<String>, &[&str], Vec<&str>); 12] = [
         ("ask.lua", vec![held.clone()], &["queue", "fence"], vec![&other, "2500", "1", "1", "0"]),
-        ("shared_ask.lua", lease(&owner), &["queue", "fence", "shared", "head"], vec![&other, "2500", "2", "1", "1", "0"]),
-        ("shared_release.lua", lease(&owner), &["queue", "fence", "shared", "head"], vec![&owner, "2500", "2", &other, "2500"]),
+        (
+            "shared_ask.lua",
+            lease(&owner),
+            &["queue", "fence", "shared", "head"],
+            vec![&other, "2500", "2", "1", "1", "0"],
+        ),
+        (
+            "shared_release.lua",
+            lease(&owner),
+            &["queue", "fence", "shared", "head"],
+            vec![&owner, "2500", "2", &other, "2500"],
+        ),
         ("shared_renew.lua", lease(&owner), &["shared"], vec![&owner, "2", "50"]),
         ("ticket.lua", vec![held.clone()], &["shared"], vec![&owner, "", &ticket, "60000"]),
         ("ticket.lua", lease(&owner), &["shared"], vec![&owner, "2", &ticket, "60000"]),

@@ -445,7 +445,7 @@ async fn meet_large(server: &Server, locks: &LockManager, others: &LockManager, 
             let request = share.of(locks.lock("p", "k").expire(Duration::from_millis(900)));
             let request = if how == "rest" { request.at_least(Duration::from_secs(2)) } else { request };
             let guard = request.acquire().await.unwrap();
-            let waiting = others.lock("p", "k").timeout(TIMEOUT).acquire();
+            let waiting = others.lock("p", "k").timeout(TIMEOUT / 2).acquire();
             let waiting = tokio::spawn(async move { waiting.await.map(drop) });
             crate::is_queued(server).await;
             put_large(server, "p:k", bytes);
