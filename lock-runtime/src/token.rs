@@ -105,6 +105,11 @@ impl Token {
         process(self).is_some_and(|own| process(other) == Some(own))
     }
 
+    /// Whether it is one. An owner that the store did not tell is the empty text.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Whether its process may keep the lease for its next hold (rule L9).
     pub(crate) fn may_linger(&self) -> bool {
         self.0.split_once('.').is_some_and(|(_, rest)| rest.starts_with('0'))

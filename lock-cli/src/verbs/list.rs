@@ -117,7 +117,8 @@ impl Search<'_> {
 
     /// Adds those of these keys that are locks. Most keys of a server may be something else.
     async fn look_at(&mut self, server: &LockServer, names: &[String]) -> Result<(), String> {
-        let gets: Vec<_> = names.iter().map(|name| ["GET", name]).collect();
+        // No more than may be a token: any other value may have any size.
+        let gets: Vec<_> = names.iter().map(|name| ["GETRANGE", name, "0", "1023"]).collect();
         let values = try_join_all(gets.iter().map(|get| server.ask(get))).await.map_err(|away| away.to_string())?;
         let may_be_lock = |value: &Result<_, _>| match value {
             Ok(value) => text(value).is_some_and(|value| LockManager::is_lock_value(&value)),

@@ -163,7 +163,7 @@ async fn verbs(url: &str) {
 async fn a_server_that_is_too_old_is_refused_in_words() {
     let old = Server::of(Kind::TooOld, &[]);
     let error = LockManager::connect(&old.url()).await.unwrap_err().to_string();
-    assert!(error.contains("redis 6.2") && error.contains("lacks `SET … NX GET`") && error.contains("7.0"), "{error}");
+    assert!(error.contains("redis 6.2") && error.contains("lacks `PEXPIRE … GT`") && error.contains("7.0"), "{error}");
     let told = lockctl(&["doctor", &old.url()]).assert().failure();
-    assert!(text(&told.get_output().stderr).contains("lacks `SET … NX GET`"), "{told}");
+    assert!(text(&told.get_output().stderr).contains("lacks `PEXPIRE … GT`"), "{told}");
 }

@@ -24,7 +24,7 @@ impl Lock {
 
     /// The owner that the store last named.
     pub(crate) fn owner_seen(&self) -> Option<&Token> {
-        Some(&self.pending()?.busy()?.owner)
+        Some(&self.pending()?.busy()?.owner).filter(|owner| owner.is_known())
     }
 
     /// The rest of the lease that a task waited for, as the store last told it.

@@ -181,12 +181,14 @@ impl Lock {
         let queues = std::mem::take(&mut self.has_yielded) && !request.is_try() && env.kind().claims_overtake_waiters;
         let is_claim = pending.is_new() && can_claim && !queues;
         let cause = pending.note_sent(now, fences, is_claim, !request.is_try());
+        // Of several keys, a try is the beginning of a longer wait: its claim need not tell whose the lock is.
+        let waits = !request.is_try() || (is_claim && request.whole().is_some_and(|whole| !whole.is_try()));
         let ask = Ask {
             key: Arc::clone(&request.key),
             token: pending.token.clone(),
             share: pending.share,
             claim: pending.claim,
-            wait: !request.is_try(),
+            wait: waits,
             replaces: pending.replaces && !is_claim,
             fences,
             give_up: attempt.by(),

@@ -423,6 +423,7 @@ impl Shared {
 
     /// Writes down what a command did to the locks' keys.
     fn observe(&mut self, now: u64, command: &[Vec<u8>]) {
+        self.record.on_read(self.server.take_largest_read());
         let snapshot = self.server.snapshot(now);
         let (wires, rate) = (&self.wires, self.rate);
         let is_connected = |process: &str| wires.values().any(|wire| *wire.process == *process);

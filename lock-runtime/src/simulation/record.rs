@@ -9,6 +9,9 @@ use server_model::{Entry, Stored};
 use super::time;
 use crate::store::voter::MARKER;
 
+/// What the scripts read of a lock's key at most.
+const LONGEST_TOKEN: usize = 1024;
+
 #[derive(Default)]
 pub(super) struct Record {
     /// What the keys were after the last command, and when they end.
@@ -32,7 +35,9 @@ impl Record {
         let before = std::mem::replace(&mut self.keys, keys);
         let mut changes = Vec::new();
         for (key, (value, expires)) in &self.keys {
-            if expires.is_none() && !before.contains_key(key) && key != MARKER {
+            // Also of a key that was there before, and had one.
+            let had_end = before.get(key).is_none_or(|(_, expires)| expires.is_some());
+            if expires.is_none() && had_end && key != MARKER {
                 self.seen.push(seen("C9 what the server keeps has an end", key, format!("{key} has none")));
             }
             if !is_lock(key) {
@@ -72,6 +77,13 @@ impl Record {
             }
         }
         changes
+    }
+
+    /// Everybody waits while the server reads so many bytes for one command. A token is shorter.
+    pub(super) fn on_read(&mut self, bytes: usize) {
+        if bytes > LONGEST_TOKEN {
+            self.seen.push(seen("C12 no large value is read", "", format!("{bytes} bytes are read")));
+        }
     }
 
     /// The server has lost its data.

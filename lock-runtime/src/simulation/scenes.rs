@@ -19,6 +19,7 @@ use crate::{LockError, LockGuard, LockManager};
 
 mod cuts;
 mod fences;
+mod keys;
 mod refusals;
 mod releases;
 mod tickets;

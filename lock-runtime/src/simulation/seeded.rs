@@ -192,8 +192,8 @@ pub(super) const ALL: &[Seeded] = &[
     scripts(
         "free.lua does not compare the token",
         &[
-            ("pcall('GET', KEYS[1]) == ARGV[1]", "call('EXISTS', KEYS[1]) == 1"),
-            ("pcall('GET', KEYS[i]) == ARGV[i]", "call('EXISTS', KEYS[i]) == 1"),
+            ("pcall('GETRANGE', KEYS[1], '0', '1023') == ARGV[1]", "call('EXISTS', KEYS[1]) == 1"),
+            ("pcall('GETRANGE', KEYS[i], '0', '1023') == ARGV[i]", "call('EXISTS', KEYS[i]) == 1"),
         ],
         BACKED,
     ),
@@ -248,7 +248,7 @@ pub(super) const ALL: &[Seeded] = &[
             "release.lua keeps a lock whose queue is of another type",
             &[
                 ("local ran, answer = pcall(pass_on, lock,", "local ran, answer = true, pass_on(lock,"),
-                ("if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then", "if false then"),
+                ("if ARGV[1] ~= '' and redis.pcall('GETRANGE', lock, '0', '1023') == ARGV[1] then", "if false then"),
             ],
             UNUSED,
         )),
@@ -268,14 +268,17 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS),
     scripts(
         "a fencing token is the server's time in milliseconds",
-        &[("math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())", "math.floor(now() / 1000)")],
+        &[(
+            "math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())",
+            "math.floor(now() / 1000)",
+        )],
         FENCES,
     ),
     scripts(
         "a fencing token is the last one and 1",
         &[(
-            "math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())",
-            "(tonumber(redis.call('GET', fence)) or 0) + 1",
+            "math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())",
+            "(tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1",
         )],
         FENCES,
     ),

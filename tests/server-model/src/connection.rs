@@ -71,7 +71,7 @@ impl ModelServer {
     fn redirect(&self, name: &[u8], arguments: &[&[u8]]) -> Option<Reply> {
         let key = match (name, arguments) {
             (b"EVAL" | b"EVALSHA", [_, count, key, ..]) if *count != b"0" => key,
-            (b"SET" | b"GET" | b"SSUBSCRIBE" | b"SPUBLISH", [key, ..]) => key,
+            (b"SET" | b"GET" | b"GETRANGE" | b"SSUBSCRIBE" | b"SPUBLISH", [key, ..]) => key,
             _ => return None,
         };
         self.data().cluster.redirect(key)

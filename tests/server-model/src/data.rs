@@ -1,5 +1,6 @@
 //! The commands that a script may call as well: on keys, on channels and on the clock.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use crate::Reply;
@@ -21,6 +22,8 @@ pub(crate) struct Data {
     pub(crate) run_id: String,
     /// What its own command is called that deletes a text which it has compared.
     pub(crate) delete: Option<&'static str>,
+    /// The most bytes of a text that were read at once.
+    pub(crate) largest_read: Cell<usize>,
 }
 
 /// Why a command was not even tried; a client and a script are told in different words.
@@ -35,12 +38,13 @@ pub(crate) type Outcome = Result<Reply, Reply>;
 
 type List = VecDeque<Vec<u8>>;
 
-const NAMES: [&[u8]; 34] = [
+const NAMES: [&[u8]; 35] = [
     b"DEL",
     b"ECHO",
     b"EXISTS",
     b"FLUSHALL",
     b"GET",
+    b"GETRANGE",
     b"INFO",
     b"LINDEX",
     b"LLEN",
@@ -92,6 +96,7 @@ impl Data {
     pub(crate) fn execute(&mut self, name: &[u8], arguments: &[&[u8]]) -> Result<Reply, Refusal> {
         let outcome = match (name, arguments) {
             (b"GET", [key]) => self.get(key),
+            (b"GETRANGE", [key, first, last]) => self.getrange(key, first, last),
             (b"MGET", keys @ [_, ..]) => {
                 Ok(Reply::Array(keys.iter().map(|key| self.get(key).unwrap_or(Reply::Nil)).collect()))
             }
@@ -143,7 +148,7 @@ impl Data {
             _ if is_name(name) || self.has_delete(name) => return Err(Refusal::WrongCount),
             _ => return Err(Refusal::Unknown),
         };
-        if matches!(name, b"GET" | b"MGET" | b"EXISTS") {
+        if matches!(name, b"GET" | b"GETRANGE" | b"MGET" | b"EXISTS") {
             self.tracking.on_read(arguments);
         }
         self.tell_changes();
@@ -218,7 +223,20 @@ impl Data {
     }
 
     fn get(&self, key: &[u8]) -> Outcome {
-        Ok(self.text(key)?.map_or(Reply::Nil, Reply::bulk))
+        Ok(self.text(key)?.map_or(Reply::Nil, |text| self.read(text)))
+    }
+
+    /// A place below zero is the last one: others are not needed.
+    fn getrange(&self, key: &[u8], first: &[u8], last: &[u8]) -> Outcome {
+        let place = |word| Ok::<_, Reply>(usize::try_from(integer(word)?).unwrap_or(usize::MAX));
+        let (first, last, text) = (place(first)?, place(last)?, self.text(key)?.unwrap_or_default());
+        let end = text.len().min(last.saturating_add(1));
+        Ok(self.read(text.get(first..end).unwrap_or_default()))
+    }
+
+    fn read(&self, text: &[u8]) -> Reply {
+        self.largest_read.set(self.largest_read.get().max(text.len()));
+        Reply::bulk(text)
     }
 
     fn set(&mut self, key: &[u8], value: &[u8], options: &[&[u8]]) -> Outcome {
@@ -292,6 +310,8 @@ impl Data {
         if !conditions.iter().all(holds) {
             return Ok(Reply::Integer(0));
         }
+        // A server on which time passes within a script looks at the clock once more.
+        self.clock.go_on();
         if end <= self.now() {
             self.keys.remove(key);
         } else {

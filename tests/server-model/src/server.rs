@@ -50,6 +50,11 @@ impl ModelServer {
         Self { scripts: Scripts::new(&data), data, connected: 0 }
     }
 
+    /// The most bytes of a text that a command has read at once since the last call.
+    pub fn take_largest_read(&mut self) -> usize {
+        self.data().largest_read.take()
+    }
+
     /// A new connection.
     pub fn connect(&mut self) -> Client {
         self.connected += 1;

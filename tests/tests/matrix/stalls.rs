@@ -143,3 +143,76 @@ fn row_51_a_server_that_stands_still_inside_a_renewal_of_a_shared_lease_keeps_no
         assert!(left != -1, "{kind:?}: the shared leases have no end");
     }
 }
+
+/// The text of a script, on a server that stands still inside each command that sets the end of a key: for longer than until that end.
+/// Redis 7.0 looks at the clock twice in such a command, and then deletes the key at once.
+fn late_ends(script: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lock-runtime/src/store/redis/scripts");
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    let included = ["waiting.lua", "queue.lua", "take.lua", "shared.lua", "values.lua"];
+    let text =
+        included.iter().fold(read(script), |text, file| text.replacen(&format!("-- include {file}\n"), &read(file), 1));
+    let late = "local server = redis
+        local function late(call)
+          return function(...)
+            local words = { ... }
+            if words[1] == 'PEXPIRE' or words[1] == 'PEXPIREAT' then
+              words[3] = words[1] == 'PEXPIRE' and '-1' or '1'
+            end
+            return call(unpack(words))
+          end
+        end
+        local redis = { call = late(server.call), pcall = late(server.pcall) }";
+    format!("{late}\n{text}")
+}
+
+/// What is written behind an end that is over comes back as a new key, which must have an end.
+#[test]
+fn row_51_a_server_that_stands_still_while_it_sets_an_end_keeps_nothing_for_ever() {
+    let [owner, other, ticket] = [1, 2, 3].map(|id| format!("{id:032x}.1@a"));
+    let permit = |token: &str| format!("2|{token}");
+    let (held, shared) = (format!("SET p:k {owner} PX 60000"), "SET p:k cache_lock|shared PX 60000".to_owned());
+    let member = |token: &str| format!("ZADD {{p:k}}:shared {} {}", i64::MAX / 4096, permit(token));
+    let lease = |token: &str| vec![shared.clone(), member(token), "PEXPIRE {p:k}:shared 60000".to_owned()];
+    let given = format!("SET p:k {ticket} PX 60000");
+    let cases: [(&str, Vec<String>, &[&str], Vec<&str>); 12] = [
+        ("ask.lua", vec![held.clone()], &["queue", "fence"], vec![&other, "2500", "1", "1", "0"]),
+        (
+            "shared_ask.lua",
+            lease(&owner),
+            &["queue", "fence", "shared", "head"],
+            vec![&other, "2500", "2", "1", "1", "0"],
+        ),
+        (
+            "shared_release.lua",
+            lease(&owner),
+            &["queue", "fence", "shared", "head"],
+            vec![&owner, "2500", "2", &other, "2500"],
+        ),
+        ("shared_renew.lua", lease(&owner), &["shared"], vec![&owner, "2", "50"]),
+        ("ticket.lua", vec![held.clone()], &["shared"], vec![&owner, "", &ticket, "60000"]),
+        ("ticket.lua", lease(&owner), &["shared"], vec![&owner, "2", &ticket, "60000"]),
+        ("adopt.lua", vec![given], &["queue", "fence", "shared"], vec![&ticket, &owner, "", "2500", "1", "0"]),
+        ("rest.lua", vec![held.clone()], &["shared"], vec![&owner, "", "50"]),
+        ("rest.lua", lease(&owner), &["shared"], vec![&owner, "2", "50"]),
+        ("force.lua", vec![held.clone()], &["queue", "shared"], vec!["2500"]),
+        ("force.lua", lease(&owner), &["queue", "shared"], vec!["2500"]),
+        ("replace.lua", vec![held.clone()], &["queue", "fence"], vec![&other, "2500", "1", "0", "0", "2500"]),
+    ];
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let server = Server::of(kind, &[]);
+        let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        for (script, before, helpers, words) in &cases {
+            server.tell("FLUSHALL");
+            before.iter().for_each(|command| server.tell(command));
+            let mut command = redis::cmd("EVAL");
+            command.arg(late_ends(script)).arg(1 + helpers.len()).arg("p:k");
+            for helper in *helpers {
+                command.arg(format!("{{p:k}}:{helper}"));
+            }
+            let answer = command.arg(words).query::<redis::Value>(&mut connection).unwrap();
+            let endless: Vec<_> = server.keys().into_iter().filter(|(_, left)| *left == -1).collect();
+            assert!(endless.is_empty(), "{kind:?}, {script} {words:?}: {endless:?}, {answer:?}");
+        }
+    }
+}

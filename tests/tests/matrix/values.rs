@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_runtime::{LockError, LockRequest, OnBusy};
+use lock_runtime::{LockError, LockManager, LockRequest, OnBusy};
 use tests::events::Events;
 use tests::patience::{NOISE, eventually};
 use tests::server::{Kind, Server};
@@ -379,5 +379,89 @@ async fn a_release_is_done_although_the_queue_is_of_another_type() {
         server.tell("SET {p:k}:queue x");
         let released = guard.release().await;
         assert!(released.is_ok() && server.owner("p:k").is_none(), "{kind:?}: {released:?}");
+    }
+}
+
+/// A value of an application that has the name of a lock, such as a page or a picture.
+fn put_large(server: &Server, key: &str, bytes: usize) {
+    server.tell(&format!("SET {key} x"));
+    server.tell(&format!("SETRANGE {key} {} x", bytes - 1));
+}
+
+/// How many bytes the server has sent to anybody.
+fn sent_by(server: &Server) -> usize {
+    let stats: String = server.ask("INFO stats");
+    let sent = stats.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).unwrap();
+    sent.parse().unwrap()
+}
+
+/// A server closes a connection on which more than its limit waits, and all locks are on that connection.
+#[tokio::test]
+async fn row_20_a_value_of_any_size_costs_other_locks_nothing() {
+    for kind in [Kind::Redis, Kind::Valkey] {
+        for megabytes in [5, 40] {
+            let server = Server::of(kind, &[]);
+            let (locks, others) = (manager(&server.url()).await, manager(&server.url()).await);
+            let kept = locks.lock("kept", "k").expire(Duration::from_secs(1)).acquire().await.unwrap();
+            let bytes = megabytes << 20;
+            let before = sent_by(&server);
+            meet_large(&server, &locks, &others, bytes).await;
+            let sent = sent_by(&server) - before;
+            assert!(sent < bytes / 2, "{kind:?}: {sent} bytes");
+            for locks in [&locks, &others] {
+                assert_eq!(locks.stats().reconnects, 0, "{kind:?}, {megabytes} MB");
+            }
+            assert!(kept.is_valid(), "{kind:?}, {megabytes} MB");
+            kept.release().await.unwrap();
+        }
+    }
+}
+
+/// Every verb meets a value of so many bytes, and each time another lock is taken as well.
+async fn meet_large(server: &Server, locks: &LockManager, others: &LockManager, bytes: usize) {
+    let others_work = async || {
+        for locks in [locks, others] {
+            locks.lock("other", "k").acquire().await.unwrap().release().await.unwrap();
+        }
+    };
+    put_large(server, "p:k", bytes);
+    let request = || locks.lock("p", "k").timeout(TIMEOUT);
+    for _ in 0..3 {
+        assert!(request().try_acquire().await.unwrap().is_none());
+        for request in [request(), request().fenced(true), request().read(), request().permits(2)] {
+            assert!(request.acquire().await.unwrap_err().is_timeout());
+            others_work().await;
+        }
+    }
+    assert!(request().on_busy(OnBusy::Replace).acquire().await.unwrap_err().is_timeout());
+    assert!(locks.lock_all("p", ["a", "k"]).timeout(TIMEOUT).acquire().await.unwrap_err().is_timeout());
+    assert!(locks.inspect("p", "k").await.unwrap().is_some());
+    others_work().await;
+    assert!(locks.force_release("p", "k").await.unwrap());
+    assert_eq!(server.ask::<i64>("EXISTS p:k"), 0);
+    // A lock that is held is overwritten.
+    for share in SHARES {
+        for how in ["release", "drop", "extend", "give", "rest", "renew"] {
+            let request = share.of(locks.lock("p", "k").expire(Duration::from_millis(900)));
+            let request = if how == "rest" { request.at_least(Duration::from_secs(2)) } else { request };
+            let guard = request.acquire().await.unwrap();
+            let waiting = others.lock("p", "k").timeout(TIMEOUT / 2).acquire();
+            let waiting = tokio::spawn(async move { waiting.await.map(drop) });
+            crate::is_queued(server).await;
+            put_large(server, "p:k", bytes);
+            match how {
+                "release" => assert!(guard.release().await.unwrap_err().is_lost(), "{share:?}"),
+                "rest" => drop(guard.release().await),
+                "extend" => assert!(guard.extend(LONG).await.unwrap_err().is_lost(), "{share:?}"),
+                "give" => drop(guard.into_ticket(LONG).await),
+                "renew" => is_lost(&guard).await,
+                _ => drop(guard),
+            }
+            others_work().await;
+            assert!(waiting.await.unwrap().unwrap_err().is_timeout(), "{share:?}, {how}");
+            others_work().await;
+            assert_eq!(server.ask::<usize>("STRLEN p:k"), bytes, "{share:?}, {how}");
+            server.tell("DEL p:k");
+        }
     }
 }

@@ -15,7 +15,7 @@ use super::super::time::Simulated;
 const LAST: &str = "5000000000000000";
 
 const ANYBODY_WRITES: Bug = Bug::Scripts(&[(
-    "if owned and reserved ~= '0' and redis.pcall('GET', fence) == reserved then",
+    "if owned and reserved ~= '0' and redis.pcall('GETRANGE', fence, '0', '31') == reserved then",
     "if reserved ~= '0' then",
 )]);
 

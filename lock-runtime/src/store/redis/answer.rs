@@ -30,12 +30,13 @@ fn frees_in(millis: i64) -> Option<Duration> {
     Some(lease_left(millis)? + Duration::from_millis(1))
 }
 
-/// Reads the reply to `SET … NX GET`: nothing, or the owner of the lock.
+/// Reads the reply to a claim: that it is granted, or the owner of the lock, or nothing, when that was not asked for.
 pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) -> Result<Answer, StoreError> {
-    if value == Value::Nil {
-        return Ok(grant(sent, drift.trusted(ask.claim), false, None));
-    }
-    let owner = text(value).ok_or_else(StoreError::no_answer)?;
+    let owner = match value {
+        Value::Okay => return Ok(grant(sent, drift.trusted(ask.claim), false, None)),
+        Value::Nil => String::new(),
+        value => text(value).ok_or_else(StoreError::no_answer)?,
+    };
     if owner == ask.token.as_str() {
         // The same ask was executed before. Nobody knows the rest of its claim, so the claim is confirmed before use.
         return Ok(grant(sent, Duration::ZERO, false, None));

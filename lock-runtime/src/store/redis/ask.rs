@@ -56,9 +56,9 @@ impl RedisStore {
         let mut called = called.map_err(|error| self.servers.name_failure(error))?;
         called.live.check_vote()?;
         let value = called.take_value();
-        let is_taken = value == Value::Nil;
+        let is_granted = value == Value::Okay;
         let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
-        let is_confirmed = !is_taken || called.link.replicas.is_none();
+        let is_confirmed = !is_granted || called.link.replicas.is_none();
         Ok((answer, (!is_confirmed).then(|| Box::new(called))))
     }
 
@@ -74,12 +74,12 @@ impl RedisStore {
     }
 }
 
-/// Whether a claim that found this `owner` is followed by a script. The mark of a lock that is shared tells neither who has the lock nor
-/// whether a lease is left. Of a lock that rests or waits for its adopter nothing but the end of that is worth to know, and a single try
-/// asks only once.
+/// Whether a claim that found this `owner` is followed by a script. Who waits asks by script anyway, and a single try asks only once. The
+/// mark of a lock that is shared tells neither who has the lock nor whether a lease is left. Of a lock that rests or waits for its adopter
+/// nothing but the end of that is worth to know. An owner may be unknown: it was gone a moment later, or its slot is on its way.
 fn is_asked_for(owner: &Token, ask: &Ask) -> bool {
-    mutant!(RestWithoutEnd => return owner.as_str() == SHARED);
-    owner.as_str() == SHARED || (!ask.wait && owner.is_marked())
+    mutant!(RestWithoutEnd => return !ask.wait && owner.as_str() == SHARED);
+    !ask.wait && (owner.as_str() == SHARED || owner.is_marked() || !owner.is_known())
 }
 
 impl Verb for Ask {

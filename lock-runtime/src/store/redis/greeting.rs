@@ -11,20 +11,27 @@ use super::failure::{CallError, RESP3};
 use super::wire::{Hear, NoReply, Peer, Socket, Wire};
 use crate::clock::Moment;
 
-/// The oldest Redis with everything that the protocol uses.
-const OLDEST: (u64, u64) = (7, 0);
-
 /// The name in [`ABILITIES`].
 pub(super) const PROBE: &str = "cache_lock:probe";
 
-/// What the protocol needs and a server may lack, and a command that shows it. None of the commands can change anything, not even
-/// where something has the name: no server takes `?` for a number, `GT` shortens nothing, and `0` takes nothing away.
-const ABILITIES: [(&str, &[&str]); 4] = [
-    ("`SET … NX GET`", &["SET", PROBE, "", "NX", "GET", "PX", "?"]),
-    ("`PEXPIRE … GT`", &["PEXPIRE", PROBE, "1", "GT"]),
-    ("`ZPOPMIN`", &["ZPOPMIN", PROBE, "0"]),
+/// What the protocol needs and a server may lack, and a command that shows it. None of the commands can change anything: one word has
+/// too few arguments, and `GT` shortens nothing, whatever has the name.
+const ABILITIES: [(&str, &[&str]); 5] = [
     ("Lua scripts (`EVAL`)", &["EVAL", "return 1", "0"]),
+    ("`EVALSHA`", &["EVALSHA"]),
+    ("`PEXPIRE … GT`", &["PEXPIRE", PROBE, "1", "GT"]),
+    ("`ZPOPMIN`", &["ZPOPMIN"]),
+    ("`GETRANGE`", &["GETRANGE"]),
 ];
+
+/// Asks for all of these. No server is known by its version: a hosted one may lack any command.
+pub(super) fn ask_for_abilities(commands: &mut Pipeline) {
+    for (_, words) in ABILITIES {
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        commands.add_command(command);
+    }
+}
 
 /// Called when a connection leads to the wrong server from now on.
 pub(super) type OnFailover = Arc<dyn Fn() + Send + Sync>;
@@ -49,24 +56,22 @@ impl Greeted {
         hello_field(&self.hello, name)
     }
 
-    /// Refuses a server that can't hold locks. Most servers are known by their names. Any other server is asked what it can do,
-    /// which takes one more round trip.
-    pub(super) async fn check(&mut self) -> Result<(), CallError> {
-        check(&self.hello)?;
-        if is_known(&self.hello) {
-            return Ok(());
-        }
-        let mut probes = redis::pipe();
-        for (_, words) in ABILITIES {
-            let mut command = redis::Cmd::new();
-            command.arg(words);
-            probes.add_command(command);
-        }
-        let replies = self.wire.until(None).send_all(&probes).await?;
-        replies.into_iter().zip(ABILITIES).try_for_each(|(reply, (what, _))| match self.need(what, Some(reply)) {
-            Err(error @ CallError::Lacks(..)) => Err(error),
-            // The server is busy, the user lacks a right, another node has the slot: the first lock shows it.
-            _ => Ok(()),
+    /// Refuses what is no server for locks.
+    pub(super) fn check(&self) -> Result<(), CallError> {
+        check(&self.hello)
+    }
+
+    /// Refuses a server that can't hold locks, by its `replies` to what [`ask_for_abilities`] asked.
+    pub(super) fn check_abilities(&self, replies: &mut impl Iterator<Item = Value>) -> Result<(), CallError> {
+        ABILITIES.into_iter().zip(replies).try_for_each(|((what, words), reply)| {
+            if words.len() == 1 && is_known_command(&reply) {
+                return Ok(());
+            }
+            match self.need(what, Some(reply)) {
+                Err(error @ CallError::Lacks(..)) => Err(error),
+                // The server is busy, the user lacks a right, another node has the slot: the first lock shows it.
+                _ => Ok(()),
+            }
         })
     }
 
@@ -138,18 +143,17 @@ fn name(hello: &Value) -> String {
     format!("{} {}", field("server", "a server"), field("version", "of no version"))
 }
 
-/// Whether what the server can do is known by its name and its version. Servers of other names count in their own way.
-fn is_known(hello: &Value) -> bool {
-    let version = hello_field(hello, "version").unwrap_or_default();
-    let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    matches!(hello_field(hello, "server").as_deref(), Some("redis" | "valkey")) && found >= OLDEST
-}
-
 /// Whether the server does not know the command, or not in this form.
 fn is_unable(error: &ServerError) -> bool {
-    const SAYINGS: [&str; 5] =
-        ["unknown command", "syntax error", "wrong number of arguments", "not supported", "unsupported"];
+    const SAYINGS: [&str; 6] = [
+        "unknown command",
+        "syntax error",
+        "wrong number of arguments",
+        "not supported",
+        "unsupported",
+        // Valkey from 9.1 on, without its module for Lua.
+        "could not find scripting engine",
+    ];
     let said = error.details().unwrap_or_default().to_ascii_lowercase();
     SAYINGS.iter().any(|saying| said.contains(saying))
 }
@@ -232,7 +236,7 @@ mod tests {
         fn no_greeting_makes_it_panic(version in "[0-9]{0,25}(\\.[0-9a-z]{0,25}){0,3}|.*", other in super::super::tests::value()) {
             let version = (Value::SimpleString("version".into()), Value::BulkString(version.into_bytes()));
             for hello in [Value::Map(vec![(other.clone(), other.clone()), version]), other] {
-                let _ = (check(&hello), is_known(&hello), name(&hello));
+                let _ = (check(&hello), name(&hello));
             }
         }
     }

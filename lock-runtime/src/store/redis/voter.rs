@@ -90,10 +90,10 @@ impl Voter for RedisStore {
 
     async fn owners(&self, keys: &[Arc<str>], deadline: Deadline) -> Answers<Option<Token>> {
         let owner = async |key: &Arc<str>| {
-            let command = |_: &Link| redis::cmd("GET").arg(&**key).clone().into();
+            let command = |_: &Link| redis::cmd("GETRANGE").arg(&**key).arg(0).arg(1023).clone().into();
             let called = self.servers.call(key, command, deadline).await?;
             called.live.check_vote()?;
-            Ok(text(called.value).map(|owner| Token::foreign(&owner)))
+            Ok(text(called.value).filter(|owner| !owner.is_empty()).map(|owner| Token::foreign(&owner)))
         };
         let owners: Vec<Result<_, StoreError>> = join_all(keys.iter().map(owner)).await;
         let failure = owners.iter().filter_map(|owner| owner.as_ref().err()).find(|error| error.retry == Retry::Later);

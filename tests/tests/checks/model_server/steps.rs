@@ -238,7 +238,7 @@ impl Step {
         let all = |lock: Lock| [lock.key(), lock.queue(), lock.fence()];
         Some(match &self.what {
             What::Claim(lock, token) => {
-                let words = ["SET", &lock.key(), &token.text(), "NX", "GET", "PX", &token.claim()];
+                let words = ["SET", &lock.key(), &token.text(), "NX", "PX", &token.claim()];
                 words.map(str::to_owned).into()
             }
             What::Ask { items, by_text } => {

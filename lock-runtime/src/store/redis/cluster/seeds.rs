@@ -65,8 +65,8 @@ impl Seeds {
             let mut commands = redis::pipe();
             commands.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
             let nothing_moves: OnFailover = Arc::new(|| {});
-            let mut greeted = self.endpoint(node).connect((), &commands, limit, &nothing_moves).await?;
-            greeted.check().await?;
+            let greeted = self.endpoint(node).connect((), &commands, limit, &nothing_moves).await?;
+            greeted.check()?;
             if greeted.hello_field("mode").as_deref() != Some("cluster") {
                 let text = "a server without cluster mode answers there: write redis://host:port";
                 return Err(CallError::Unsuitable(text.to_owned()));

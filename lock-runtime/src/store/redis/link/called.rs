@@ -30,8 +30,8 @@ impl From<Cmd> for Outgoing {
 pub(super) enum Command {
     /// A command of its own.
     Own(Cmd),
-    /// A claim: `SET … NX GET PX`.
-    Claim { lock: Arc<str>, token: Token, millis: u64 },
+    /// A claim: `SET … NX PX`. `tells`: when it is refused, the reply is the owner's token.
+    Claim { lock: Arc<str>, token: Token, millis: u64, tells: bool },
     /// A release that goes together with others.
     Free { release: Release, is_known: bool },
     /// A release by the server's own command.
@@ -46,6 +46,10 @@ impl Command {
                 link.note_commands(2);
                 sender.delete(lone(release, false), *by)
             }
+            Self::Claim { lock, token, millis, tells: true } => {
+                link.note_commands(2);
+                sender.claim_or_tell(lock, token.as_str(), *millis)
+            }
             Self::Own(_) | Self::Claim { .. } => {
                 link.note_commands(1);
                 sender.send_written(|output| self.write(output))
@@ -57,9 +61,9 @@ impl Command {
     pub(super) fn write(&self, output: &mut Vec<u8>) {
         match self {
             Self::Own(command) => command.write_packed_command(output),
-            Self::Claim { lock, token, millis } => encode::claim(output, lock, token.as_str(), *millis),
+            Self::Claim { lock, token, millis, .. } => encode::claim(output, lock, token.as_str(), *millis),
             Self::Free { release, is_known } => lone(release, *is_known).write(output),
-            // Behind an `ASKING` goes one command only.
+            // Behind an `ASKING` goes one command only, here and above.
             Self::Delete { release, .. } => lone(release, false).write(output),
         }
     }
@@ -81,10 +85,10 @@ impl Outgoing {
         Self { listens: key.map(slot_of), ..Self::from(command) }
     }
 
-    /// The claim of a free lock.
+    /// The claim of a free lock. Who waits asks for the owner by script. A single try has but this answer.
     pub(in super::super) fn claim(ask: &Ask) -> Self {
         let (lock, token, millis) = (Arc::clone(&ask.key), ask.token.clone(), millis(ask.claim));
-        Self { command: Command::Claim { lock, token, millis }, arms: false, listens: None }
+        Self { command: Command::Claim { lock, token, millis, tells: !ask.wait }, arms: false, listens: None }
     }
 
     /// A release by `free.lua`, which goes together with others. `is_known` says that the server knows the script.

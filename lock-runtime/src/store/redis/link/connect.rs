@@ -304,7 +304,7 @@ impl Opening {
             }
         });
         let mut greeted = self.endpoint.connect(hear, &self.commands(), self.connect_timeout, &on_failover).await?;
-        greeted.check().await?;
+        greeted.check()?;
         let has_slots = greeted.has_slots();
         let mut replies = std::mem::take(&mut greeted.replies).into_iter();
         let time = greeted.need("`TIME`", replies.next())?;
@@ -329,6 +329,7 @@ impl Opening {
         // The keeper's connection is of no shard: what the keeper releases is told to all nodes.
         let is_in_shard = self.endpoint.is_node() && self.is_of_callers();
         let shard = self.endpoint.is_node().then(|| replies.next()).filter(|_| is_in_shard).and_then(Shard::of);
+        greeted.check_abilities(&mut replies)?;
         let live = Arc::new(Live {
             wire: greeted.wire,
             made: Made { generation, at: Moment::now() },
@@ -365,6 +366,7 @@ impl Opening {
         if self.endpoint.is_node() {
             commands.cmd("CLUSTER").arg("MYID");
         }
+        greeting::ask_for_abilities(&mut commands);
         // Last, in the order in which they are read. The number of their arguments is wrong, so neither does anything. A server looks at
         // that before it looks at rights.
         commands.cmd("DELIFEQ").arg(PROBE);

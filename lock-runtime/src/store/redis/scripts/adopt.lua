@@ -30,11 +30,11 @@ local function look(value)
   return value == SHARED and has(ticket), value == SHARED and has(token), value == SHARED .. FORCED and has(token)
 end
 
--- The end comes first, as in ticket.lua. Rule 9: the last write is the grant.
+-- The end comes first, and once more, as in ticket.lua. Rule 9: the last write is the grant.
 local function replace()
   if capacity == '' then
     redis.call('PEXPIRE', lock, claim)
-    redis.call('SET', lock, token, 'KEEPTTL')
+    redis.call('SET', lock, token, 'PX', claim)
   else
     redis.call('ZREM', shared, capacity .. '|' .. ticket)
     shares().add(lock, capacity .. '|' .. token, claim)

@@ -25,13 +25,17 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
     return { -1 }
   end
   local entry = claim .. '|' .. token
-  local owner = redis.call('GET', lock)
-  if owner == SHARED and not waiting().shares().has(lock) then
+  local owner = redis.call('GETRANGE', lock, '0', '1023') -- as in value_of
+  -- Most often nothing is there, and nobody waits: one command finds out both.
+  local is_new = owner == '' and redis.call('EXISTS', lock, queue) == 0
+  if owner == '' and (is_new or redis.call('EXISTS', lock) == 0) then
+    owner = nil
+  elseif owner == SHARED and not waiting().shares().has(lock) then
     owner = nil
   end
   local first = 0
   if not owner then
-    local next_owner = redis.call('EXISTS', queue) == 1 and waiting().hand_off(lock, queue, token)
+    local next_owner = not is_new and redis.call('EXISTS', queue) == 1 and waiting().hand_off(lock, queue, token)
     if not next_owner then
       if fences > 0 then
         first = draw(fence, fences)

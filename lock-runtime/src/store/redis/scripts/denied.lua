@@ -7,7 +7,7 @@
 
 local lock = KEYS[1]
 local queue, fence = '{' .. lock .. '}:queue', '{' .. lock .. '}:fence'
-if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then
+if ARGV[1] ~= '' and redis.pcall('GETRANGE', lock, '0', '1023') == ARGV[1] then
   local freed = redis.pcall('DEL', lock)
   if type(freed) == 'table' then
     redis.pcall('PEXPIRE', lock, 1)
@@ -16,11 +16,11 @@ end
 if ARGV[1] ~= '' and ARGV[2] ~= '' then
   local shared, member = '{' .. lock .. '}:shared', ARGV[2] .. '|' .. ARGV[1]
   if type(redis.pcall('ZREM', shared, member)) == 'table' then
-    redis.pcall('ZADD', shared, '0', member) -- a lease whose end has come is not there any more
+    redis.pcall('ZADD', shared, 'XX', '0', member) -- a lease whose end has come is not there any more
   end
   local last = redis.pcall('ZRANGE', shared, '-1', '-1', 'WITHSCORES')
   local is_none = last[2] == '0' or string.find(last.err or '', '^WRONGTYPE') or redis.pcall('EXISTS', shared) == 0
-  if is_none and redis.pcall('GET', lock) == 'cache_lock|shared' then
+  if is_none and redis.pcall('GETRANGE', lock, '0', '1023') == 'cache_lock|shared' then
     redis.pcall('DEL', lock)
   end
 end
@@ -36,7 +36,7 @@ end
 
 -- All on the lock's own key: the user may use it, or this script would not run.
 needs('+set', 'SET', lock, '')
-needs('+get', 'GET', lock)
+needs('+getrange', 'GETRANGE', lock, '0', '0')
 needs('+del', 'DEL', lock)
 needs('+pexpire', 'PEXPIRE', lock, '1')
 needs('+pttl', 'PTTL', lock)
@@ -53,9 +53,9 @@ if ARGV[2] ~= '' then
 end
 needs('+time', 'TIME')
 needs('+evalsha', 'EVALSHA', '', '1', lock)
-if redis.acl_check_cmd('SET', lock, '') and redis.acl_check_cmd('GET', lock) then
+if redis.acl_check_cmd('SET', lock, '') and redis.acl_check_cmd('GETRANGE', lock, '0', '0') then
   for _, key in ipairs({ queue, fence }) do
-    if not (redis.acl_check_cmd('SET', key, '') and redis.acl_check_cmd('GET', key)) then
+    if not (redis.acl_check_cmd('SET', key, '') and redis.acl_check_cmd('GETRANGE', key, '0', '0')) then
       missing[#missing + 1] = '~' .. key
     end
   end

@@ -17,7 +17,7 @@
 -- include take.lua
 
 local lock, queue = KEYS[1], KEYS[2]
-local value = redis.call('GET', lock)
+local value = value_of(lock, true)
 if not value or (value == SHARED and not shares().has(lock)) then
   return 0
 end

@@ -1,6 +1,6 @@
 -- Releases locks that nobody waits for: most releases are of this kind, and this script is the cheapest. Idempotent.
 -- A single release has a short way: it needs no tables. Of several, one EXISTS looks for waiters at all locks, and one DEL releases
--- all of them: each command costs as much as the rest.
+-- all of them: each command costs as much as the rest. Of a value only the beginning is read, as in values.lua.
 --
 -- KEYS  the lock of each release, then the queue of each, in the same order
 -- ARGV  per release: token
@@ -12,7 +12,7 @@
 local call, pcall = redis.call, redis.pcall
 local count = #ARGV
 if count == 1 then
-  if pcall('GET', KEYS[1]) == ARGV[1] and call('EXISTS', KEYS[2]) == 0 then
+  if pcall('GETRANGE', KEYS[1], '0', '1023') == ARGV[1] and call('EXISTS', KEYS[2]) == 0 then
     call('DEL', KEYS[1])
     return 1
   end
@@ -21,7 +21,7 @@ end
 local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0
 local free, replies = {}, {}
 for i = 1, count do
-  local is_free = pcall('GET', KEYS[i]) == ARGV[i] and (nobody_waits or call('EXISTS', KEYS[count + i]) == 0)
+  local is_free = pcall('GETRANGE', KEYS[i], '0', '1023') == ARGV[i] and (nobody_waits or call('EXISTS', KEYS[count + i]) == 0)
   if is_free then
     free[#free + 1] = KEYS[i]
   end

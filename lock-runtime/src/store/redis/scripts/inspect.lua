@@ -8,7 +8,7 @@
 
 -- include values.lua
 
-local owner = redis.call('GET', KEYS[1])
+local owner = value_of(KEYS[1], true)
 if not owner then
   return {}
 end

@@ -3,20 +3,18 @@
 -- owner's token renews). GT never gives an end to a key that has none, because somebody took its end away: NX does.
 -- A value of another type is nobody's token.
 --
+-- Of a value only the beginning is read, as in values.lua.
+--
 -- The last read arms the alarms, when `CLIENT CACHING YES` came before the script. A write of the same connection disarms an
--- alarm, so the read comes after all writes. On Redis 7.0 each read in a script arms all its keys. So all locks are read by one
--- command, and one by one only for a user without the right to it.
+-- alarm, so the read comes after all writes.
 --
 -- KEYS  per lease: lock
 -- ARGV  per lease: token, lease in ms; then `arm` to arm the alarms
 -- Returns { answer… }, an answer being 1 (owned, for at least that long), 0 (not owned), 2 (released by force, rule 21), or a message
 
-local owners, replies = redis.pcall('MGET', unpack(KEYS)), {}
+local replies = {}
 for i = 1, #KEYS do
-  local owner = owners[i]
-  if owners.err then
-    owner = redis.pcall('GET', KEYS[i])
-  end
+  local owner = redis.pcall('GETRANGE', KEYS[i], '0', '1023')
   if type(owner) == 'table' then
     replies[i] = string.find(owner.err, '^WRONGTYPE') and 0 or owner.err
   elseif owner ~= ARGV[2 * i - 1] then

@@ -30,7 +30,7 @@ local function replace(lock, queue, fence, token, claim, fences, not_after, stop
     return { -1 }
   end
   local entry = claim .. '|' .. token
-  local owner = redis.call('GET', lock)
+  local owner = value_of(lock, true)
   if owner == SHARED and not shares().has(lock) then
     owner = nil
   end
@@ -44,7 +44,7 @@ local function replace(lock, queue, fence, token, claim, fences, not_after, stop
     elseif not waits and not may_be_data(lock, owner) then
       take(lock, queue, owner, stop, token)
     end
-    owner = redis.call('GET', lock)
+    owner = value_of(lock)
   end
   if owner == token then
     local first = fences > 0 and draw(fence, fences) or 0

@@ -2,7 +2,8 @@
 -- Rules of docs/protocol.md: 10 (only the owner's token ends its hold), 23 (a lock that rests).
 --
 -- A value that is marked is not the owner's token any more. So a late renewal or a late release of the token does nothing.
--- Each lease is shortened before it is marked: a script that has written may also write while memory is full.
+-- Each lease is shortened before it is marked: a script that has written may also write while memory is full. If the server stood still
+-- inside of `PEXPIRE` until the end, it has deleted the lock, which must not come back (`XX`): it would have no end.
 --
 -- KEYS  per release: lock, shared
 -- ARGV  per release: token, its capacity ('' = it has the lock alone), for how many ms others are to be kept out
@@ -16,7 +17,7 @@ local RESTS = '|rests' -- stands behind a token while its lock rests
 local function rest_alone(lock, value, token, left)
   if value == token then
     redis.call('PEXPIRE', lock, left, 'LT')
-    redis.call('SET', lock, token .. RESTS, 'KEEPTTL')
+    redis.call('SET', lock, token .. RESTS, 'XX', 'KEEPTTL')
   end
   return (value == token or value == token .. RESTS) and 1 or value == token .. FORCED and 2 or 0
 end

@@ -18,7 +18,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   end
   local shared, member = shares.of(lock), capacity .. '|' .. token
   local entry = claim .. 's' .. member
-  local owner = redis.call('GET', lock)
+  local owner = value_of(lock, true)
   if owner == SHARED and not shares.has(lock) then
     owner = nil
   end

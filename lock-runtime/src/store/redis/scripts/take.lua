@@ -19,6 +19,16 @@ local function take_at_once(lock, queue, caller)
   return 1
 end
 
+-- Marks the lock, whose owner has `claim` ms to stop. The end comes first: a script that has written may also write while memory is full.
+-- It comes once more with the value: a server that stood still inside of `PEXPIRE` until the end has deleted the key.
+local function mark(lock, value, claim)
+  if redis.call('PEXPIRE', lock, claim, 'LT') == 1 then
+    redis.call('SET', lock, value .. FORCED, 'PX', claim)
+  else
+    redis.call('SET', lock, value .. FORCED, 'KEEPTTL')
+  end
+end
+
 local function take_shared(lock, queue, value, claim, caller)
   local shared, owners, unused = shares().of(lock), {}, 0
   for _, member in ipairs(call_or({}, 'ZRANGE', shares().of(lock), 0, -1)) do
@@ -31,10 +41,7 @@ local function take_shared(lock, queue, value, claim, caller)
   if unused > 0 and #owners == 0 then
     return take_at_once(lock, queue, caller)
   end
-  redis.call('PEXPIRE', lock, claim, 'LT')
-  if value == SHARED then
-    redis.call('SET', lock, SHARED .. FORCED, 'KEEPTTL')
-  end
+  mark(lock, SHARED, claim)
   for _, token in ipairs(owners) do
     tell(token, 'forced ' .. token .. ' ' .. lock)
   end
@@ -51,12 +58,7 @@ local function take(lock, queue, value, claim, caller)
   if not channel(token) or is_unused(token) then
     return take_at_once(lock, queue, caller)
   end
-  -- The end comes first: a script that has written may also write while memory is full. A lock that is forced already has its end,
-  -- unless somebody took it away.
-  redis.call('PEXPIRE', lock, claim, 'LT')
-  if token == value then
-    redis.call('SET', lock, token .. FORCED, 'KEEPTTL')
-  end
+  mark(lock, token, claim) -- also a lock that is forced already: somebody may have taken its end away
   tell(token, 'forced ' .. token .. ' ' .. lock)
   return token .. FORCED
 end

@@ -1,7 +1,8 @@
 -- Replaces an owner's token by a ticket: the lock waits for its adopter for so long, and then it is free. Idempotent.
 -- Rules of docs/protocol.md: 10 (only the owner's token does this), 24 (a lock that waits for its adopter).
 --
--- The end comes first: a script that has written may also write while memory is full.
+-- The end comes first: a script that has written may also write while memory is full. It comes once more with the value: a server that
+-- stood still inside of `PEXPIRE` until the end has deleted the key.
 --
 -- KEYS  lock, shared
 -- ARGV  token, its capacity ('' = it has the lock alone), ticket, for how many ms the ticket is good
@@ -17,7 +18,7 @@ local value = value_of(lock)
 if capacity == '' then
   if value == token then
     redis.call('PEXPIRE', lock, kept)
-    redis.call('SET', lock, ticket, 'KEEPTTL')
+    redis.call('SET', lock, ticket, 'PX', kept)
   end
   return (value == token or value == ticket) and 1 or value == token .. FORCED and 2 or 0
 end

@@ -32,9 +32,11 @@ local function message_of(problem)
   return type(problem) == 'table' and problem.err or tostring(problem)
 end
 
--- What the lock's own key holds. A value of another type is nobody's token, as the empty text is.
-local function value_of(lock)
-  return call_or('', 'GET', lock)
+-- What the lock's own key holds; false when the key is not there. Only the beginning is read: a token is shorter, and another client's
+-- value may have any size. A value of another type is nobody's token, as the empty text is; if the caller `needs` the key, it is an error.
+local function value_of(lock, needs)
+  local value = needs and redis.call('GETRANGE', lock, '0', '1023') or call_or('', 'GETRANGE', lock, '0', '1023')
+  return (value ~= '' or redis.call('EXISTS', lock) == 1) and value
 end
 
 -- A whole number as text; tostring would lose digits. In two parts: "%d" may have 32 bits, and "%.0f" costs a server more.
@@ -52,7 +54,7 @@ local FORCED = '|forced' -- stands behind what the lock's key holds while the lo
 -- Draws `count` fencing tokens in a row: greater than all numbers drawn before, and at least the server's time (rule 8).
 -- Returns the first of them. Raises an error when another client has written a number after which none can be drawn.
 local function draw(fence, count)
-  local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())
+  local first = math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())
   if not (first + count <= MOST_FENCE) then
     error({ err = 'ERR another client has written the fencing token ' .. fence .. ', after which none can be drawn' })
   end

@@ -1,12 +1,19 @@
 //! How commands are written: those that each lock needs, by hand. The `redis` crate writes the others.
 
-/// `SET lock token NX GET PX milliseconds`
+/// `SET lock token NX PX milliseconds`
 pub(crate) fn claim(output: &mut Vec<u8>, lock: &str, token: &str, millis: u64) {
-    output.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
+    output.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
     bulk(output, &[lock]);
     bulk(output, &[token]);
-    output.extend_from_slice(b"$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n");
+    output.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
     number(output, millis);
+}
+
+/// `GETRANGE lock 0 1023`: the owner's token, which is shorter. Another client's value may have any size.
+pub(crate) fn owner(output: &mut Vec<u8>, lock: &str) {
+    output.extend_from_slice(b"*4\r\n$8\r\nGETRANGE\r\n");
+    bulk(output, &[lock]);
+    output.extend_from_slice(b"$1\r\n0\r\n$4\r\n1023\r\n");
 }
 
 /// A server's own command for a deletion that compares first.
@@ -80,8 +87,11 @@ mod tests {
             let mut written = Vec::new();
             claim(&mut written, &lock, &token, millis);
             let mut command = redis::cmd("SET");
-            command.arg(&lock).arg(&token).arg("NX").arg("GET").arg("PX").arg(millis);
+            command.arg(&lock).arg(&token).arg("NX").arg("PX").arg(millis);
             prop_assert_eq!(written, command.get_packed_command());
+            let mut written = Vec::new();
+            owner(&mut written, &lock);
+            prop_assert_eq!(written, redis::cmd("GETRANGE").arg(&lock).arg(0).arg(1023).get_packed_command());
         }
 
         #[test]

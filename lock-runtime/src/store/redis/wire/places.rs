@@ -81,6 +81,8 @@ pub(super) enum Want {
     List(usize),
     /// What `free.lua` would say to one release, of two replies: whether the lock was deleted, and whether there is a queue.
     Freed,
+    /// What became of a claim, of two replies: whether it was granted, and what the lock's key holds.
+    Claimed,
 }
 
 impl Want {
@@ -88,7 +90,7 @@ impl Want {
         match self {
             Self::One => 1,
             Self::List(count) => count,
-            Self::Freed => 2,
+            Self::Freed | Self::Claimed => 2,
         }
     }
 
@@ -97,6 +99,7 @@ impl Want {
             Self::One => replies.pop().unwrap_or_default(),
             Self::List(_) => Value::Array(replies),
             Self::Freed => conclude_deletion(replies),
+            Self::Claimed => conclude_claim(replies),
         }
     }
 }
@@ -307,6 +310,15 @@ fn conclude_deletion(replies: Vec<Value>) -> Value {
         (Value::Int(1), _) => Value::Array(vec![Value::Int(2)]),
         (error @ Value::ServerError(_), _) => error,
         _ => Value::Array(vec![Value::Int(0)]),
+    }
+}
+
+/// The reply to a claim; when it is refused, what the lock's key holds.
+fn conclude_claim(replies: Vec<Value>) -> Value {
+    match <[Value; 2]>::try_from(replies) {
+        Ok([Value::Nil, owner]) => owner,
+        Ok([claimed, _]) => claimed,
+        Err(_) => Value::Nil,
     }
 }
 

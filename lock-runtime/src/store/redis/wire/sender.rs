@@ -67,6 +67,14 @@ impl<'a> Sender<'a> {
         }))
     }
 
+    /// Takes a free lock. The reply to a claim that is refused is what the lock's key holds.
+    pub(crate) fn claim_or_tell(self, lock: &'a str, token: &'a str, millis: u64) -> Sending<'a> {
+        self.send_for(Want::Claimed, move |output| {
+            encode::claim(output, lock, token, millis);
+            encode::owner(output, lock);
+        })
+    }
+
     /// Releases a lock by `free.lua`, together with all that goes out in the same write. The reply is what the script says to this
     /// release alone. Calls `on_script` when the release is the first of those that go together.
     pub(crate) fn free(self, release: LoneRelease<'a>, on_script: impl Fn() + Send + 'a) -> Sending<'a> {
