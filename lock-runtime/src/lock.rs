@@ -78,6 +78,8 @@ pub(crate) struct Lock {
     /// The id of the task that has the turn.
     turn: Option<u64>,
     offers: Offers,
+    /// The id of the task that came last of those that replace the holder (rule 25). No id is zero.
+    newest: u64,
     counts: Counts,
     /// Whether the keeper looks at the lock at each of its ticks.
     is_tracked: bool,
@@ -123,6 +125,7 @@ impl Default for Lock {
             waiting_tries: 0,
             turn: None,
             offers: Offers::default(),
+            newest: 0,
             counts: Counts::default(),
             is_tracked: false,
             standing: Standing::Nothing,

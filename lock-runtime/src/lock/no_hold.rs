@@ -162,7 +162,7 @@ fn unread_answer(request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, no
 /// Whether another task here took the turn of a single try.
 fn is_seized(attempt: &Attempt) -> bool {
     mutant!(SeizedTryIsLate => return false);
-    attempt.is_try() && attempt.has_replaced
+    attempt.is_try() && attempt.is_seized
 }
 
 /// Whether a single try has waited for a sibling that was answered: the sibling was there before it.

@@ -159,7 +159,7 @@ fn a_single_try_whose_turn_another_task_here_has_taken_is_busy() {
         let _seeded = Seeded::begin(bug);
         [Told::Yes, Told::Nothing].map(|told| {
             let mut task = GivingUp::after_ask(single_try()).told(told);
-            task.attempt.has_replaced = true;
+            task.attempt.is_seized = true;
             task.word()
         })
     };

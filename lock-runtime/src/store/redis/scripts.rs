@@ -42,7 +42,7 @@ pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "5ca4051632b2
 
 pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "fd44359405577726327e7887e9006cd48e80fb27");
 pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "0f460652ed4143e26cb94c31a6e12c932560fcef");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "469a00bd73f79e0a1dfe8041556a12264a6ee23d");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "a56f17360aa9c507957996b0023ad3a658c9147f");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
