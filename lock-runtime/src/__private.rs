@@ -104,7 +104,7 @@ pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<
 ///
 /// As [`LockRequest::run_blocking`](crate::LockRequest::run_blocking), and [`LockError::NotInstalled`].
 pub fn enter_blocking(options: LockOptions, manager: Option<LockManager>) -> Result<Blocking, LockError> {
-    Blocking::enter(&options.entry(manager.map(LockManager::into_engine), true)?)
+    Blocking::enter(&mut options.entry(manager.map(LockManager::into_engine), true)?)
 }
 
 /// The return type of a fn that is not async. It must not be a future under another name: the future would run without the lock.

@@ -33,7 +33,7 @@ pub struct Blocking {
 
 impl Blocking {
     /// Waits for the lock on this thread.
-    pub(crate) fn enter(entry: &Entry) -> Result<Self, LockError> {
+    pub(crate) fn enter(entry: &mut Entry) -> Result<Self, LockError> {
         let (thread, clock) = thread_of(entry)?;
         let held = thread.block_on(with_clock_of(clock.clone(), entry.enter()))?;
         Ok(Self { held, thread, clock })
@@ -61,7 +61,7 @@ impl Blocking {
 }
 
 /// Waits for the lock on this thread, and returns the guard.
-pub(crate) fn acquire(entry: &Entry) -> Result<LockGuard, LockError> {
+pub(crate) fn acquire(entry: &mut Entry) -> Result<LockGuard, LockError> {
     let (thread, clock) = thread_of(entry)?;
     thread.block_on(with_clock_of(clock, entry.acquire()))
 }

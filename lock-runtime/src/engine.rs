@@ -94,7 +94,9 @@ impl Engine {
             observe::shut_down_inside(key);
         }
         core.close();
-        if tokio::time::timeout(core.settings().drain, core.table().wait_until_empty_but(own)).await.is_err() {
+        let drained = tokio::time::timeout(core.settings().drain, core.table().wait_until_empty_but(own)).await;
+        core.end_drain();
+        if drained.is_err() {
             for slot in core.table().all() {
                 if !own.contains(slot.key()) {
                     core.revoke(&slot, None, LossReason::ShutDown);

@@ -14,7 +14,7 @@ use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::opaque::Opaque;
 use crate::scope::Frame;
 use crate::token::Token;
-use crate::{LockError, LockGuard, surroundings};
+use crate::{LockError, LockGuard, scope, surroundings};
 
 mod key_set;
 
@@ -31,9 +31,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) async fn acquire(&self) -> Result<LockGuard, LockError> {
+    pub(crate) async fn acquire(&mut self) -> Result<LockGuard, LockError> {
         surroundings::check()?;
-        let Self { engine, request, .. } = self;
+        self.look_around();
+        let Self { engine, request, .. } = &*self;
         if let Some(set) = &self.set {
             return Box::pin(self.acquire_all(set)).await;
         }
@@ -46,9 +47,10 @@ impl Entry {
         engine.acquire(request).await.map(LockGuard::owning)
     }
 
-    pub(crate) async fn enter(&self) -> Result<Held, LockError> {
+    pub(crate) async fn enter(&mut self) -> Result<Held, LockError> {
         surroundings::check()?;
-        let Self { engine, request, .. } = self;
+        self.look_around();
+        let Self { engine, request, .. } = &*self;
         if let Some(set) = &self.set {
             return Box::pin(self.enter_all(set)).await;
         }
@@ -64,6 +66,14 @@ impl Entry {
             return Ok(Held::new(guard, request.body, None));
         }
         Ok(Held::new(LockGuard::owning(engine.acquire(request).await?), request.body, None))
+    }
+
+    /// Finds out whether the lock is asked for inside of a body: then the shutdown waits for both.
+    fn look_around(&mut self) {
+        if scope::is_inside(self.engine.core()) {
+            self.request.is_inside = true;
+            self.set.iter_mut().for_each(|set| set.note_inside());
+        }
     }
 
     /// The innermost body of this task that holds the lock of `request` already.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either, FutureExt as _, join_all, lazy, ready, select_all};
 use tokio::sync::OwnedMutexGuard;
+use tokio::task::coop::{consume_budget, cooperative};
 
 use crate::local::{Hold, HoldHandle, Releasing};
 use crate::observe::spans::HoldSpan;
@@ -278,13 +279,13 @@ impl LockGuard {
 
     /// Boxed, and so compiled here once.
     fn extending(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
-        Box::pin(async move {
+        Box::pin(cooperative(async move {
             surroundings::check()?;
             match &self.others {
                 None => self.handle().extend(lease).await,
                 Some(_) => join_all(self.handles().map(|handle| handle.extend(lease))).await.into_iter().collect(),
             }
-        })
+        }))
     }
 
     /// Gives the lock away: it is not released, but waits for its adopter for so long, renewed by nobody. Whoever has the ticket takes
@@ -332,7 +333,7 @@ impl LockGuard {
 
     /// Boxed, and so compiled here once.
     fn giving_away(self, kept_for: Duration) -> BoxFuture<'static, Result<LockTicket, LockError>> {
-        async move {
+        cooperative(async move {
             surroundings::check()?;
             let Self { first, others, mut span } = self;
             let outcome = match (first, others) {
@@ -344,7 +345,7 @@ impl LockGuard {
             };
             span.end(outcome.as_ref().err());
             outcome
-        }
+        })
         .boxed()
     }
 
@@ -384,6 +385,8 @@ impl LockGuard {
             Err(error) => Either::Left(ready(Err(error))),
         })
         .flatten()
+        // Only now: the lock is free, whatever else the task has done in this poll.
+        .then(|released| consume_budget().map(|()| released))
     }
 
     /// Begins to release the lock. What is left to wait for is boxed, and so compiled here once.

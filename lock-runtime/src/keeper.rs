@@ -269,7 +269,7 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
             send_renewals(keeper, core, batch);
         }
     }
-    for batch in batches(keeper, asks, |(slot, _)| slot.key()) {
+    for batch in batches_of_asks(keeper, asks) {
         let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
         spawn(async move { repeat_asks(&keeper, &core, batch).await });
     }
@@ -281,6 +281,13 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
         let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
         spawn(async move { releases::send(&keeper, &core, batch).await });
     }
+}
+
+/// The batches of asks that are repeated. What asks in place of an owner has a script for itself alone.
+fn batches_of_asks(keeper: &Keeper, asks: Vec<(Arc<Slot>, Ask)>) -> impl Iterator<Item = Vec<(Arc<Slot>, Ask)>> {
+    let (replacing, waiting): (Vec<_>, _) = asks.into_iter().partition(|(_, ask)| ask.replaces.is_some());
+    let waiting = batches(keeper, waiting, |(slot, _)| slot.key());
+    waiting.into_iter().chain(replacing.into_iter().map(|ask| vec![ask]))
 }
 
 /// A task beside the keeper's, in the same time.

@@ -71,7 +71,10 @@ pub(crate) struct Core {
     traffic: Arc<Traffic>,
     repeat_limit: RepeatLimit,
     bodies: TaskTracker,
+    /// Whether new locks are refused, but for those that a body takes.
     is_closed: AtomicBool,
+    /// Whether these are refused as well.
+    is_drained: AtomicBool,
     /// The process that owns these locks. `None` for locks in memory, which each copy of the process has for itself.
     origin: Option<Origin>,
 }
@@ -98,6 +101,7 @@ impl Core {
             repeat_limit: RepeatLimit::default(),
             bodies: TaskTracker::new(),
             is_closed: AtomicBool::new(false),
+            is_drained: AtomicBool::new(false),
             origin,
         });
         metrics::describe();
@@ -169,14 +173,31 @@ impl Core {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Refuses new locks, and fails all waiters.
+    /// Whether the lock of a request is refused, which `is_inside` of a body or not: a body that a shutdown waits for may take further
+    /// locks, or it would not end.
+    pub(crate) fn refuses(&self, is_inside: bool) -> bool {
+        mutant!(BodyRefusedWhileDrained => return self.is_closed());
+        self.is_closed() && (!is_inside || self.is_drained.load(Ordering::SeqCst))
+    }
+
+    /// Refuses new locks, and fails all waiters, but for those inside of bodies.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
+        self.fail_waiters();
+        self.close_lingering();
+    }
+
+    /// Refuses and fails those inside of bodies as well.
+    pub(crate) fn end_drain(&self) {
+        self.is_drained.store(true, Ordering::SeqCst);
+        self.fail_waiters();
+    }
+
+    fn fail_waiters(&self) {
         for slot in self.table.all() {
             slot.close();
             self.table.forget_if_unused(&slot);
         }
-        self.close_lingering();
     }
 
     /// Whether this process is a fork of the one that made the manager.

@@ -73,6 +73,8 @@ pub(crate) struct Lock {
     /// The id of the task that has the turn.
     turn: Option<u64>,
     offers: Offers,
+    /// The id of the task that came last of those that replace the holder (rule 25). No id is zero.
+    newest: u64,
     counts: Counts,
     /// Whether the keeper looks at the lock at each of its ticks.
     is_tracked: bool,
@@ -115,6 +117,7 @@ impl Default for Lock {
             waiters: WaitQueue::around(FIRST),
             turn: None,
             offers: Offers::default(),
+            newest: 0,
             counts: Counts::default(),
             is_tracked: false,
             standing: Standing::Nothing,

@@ -156,7 +156,9 @@ impl LockManager {
     /// Ends the manager and releases all its leases:
     ///
     /// 1. It refuses new locks, and fails waiters with [`ShutDown`](LockError::ShutDown).
-    /// 2. It lets holds end by themselves for the [`drain`](crate::Builder::drain) time.
+    /// 2. It lets holds end by themselves for the [`drain`](crate::Builder::drain) time. A body that it waits for may take further locks
+    ///    of this manager meanwhile, and wait for them: whatever is asked for inside of a body, as for re-entry. Not so a spawned
+    ///    task, nor a task that has a plain [`LockGuard`](crate::LockGuard): nobody knows which task needs it.
     /// 3. It ends the other holds, whose bodies are dropped, and releases their leases.
     ///
     /// It takes at most the drain time and 6 s: 2 s each for bodies that do not end, for the last releases, and for the

@@ -18,6 +18,7 @@ pub enum OnBusy {
     /// It waits behind those who came before.
     #[default]
     Wait,
-    /// It takes the lock from its holder, who is told to stop, and waits in front of all others until the holder has stopped.
+    /// It takes the lock from its holder, who is told to stop, and waits in front of all others until the holder has stopped. If a newer
+    /// request comes meanwhile, it fails as the holder does: only the newest ever runs.
     Replace,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::task::coop::cooperative;
 
 use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
@@ -275,6 +276,8 @@ impl LockOptions {
             on_busy: self.on_busy,
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
+            // The request is still to be polled.
+            is_inside: false,
             linger_cs,
             terms,
         };
@@ -321,15 +324,16 @@ impl LockOptions {
         engine: Opaque<Engine>,
         ticket: LockTicket,
     ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
-        Box::pin(async move {
+        Box::pin(cooperative(async move {
             surroundings::check()?;
             let core = engine.core();
             if let Some(reason) = core.store().kind().refuses_tickets {
                 return Err(LockError::setting("ticket", reason));
             }
-            let request = self.resolve_adoption(core.settings(), &ticket)?;
+            let mut request = self.resolve_adoption(core.settings(), &ticket)?;
+            request.is_inside = scope::is_inside(core);
             entry::adopt(&engine, &request, ticket.token()).await
-        })
+        }))
     }
 }
 
@@ -337,27 +341,30 @@ impl LockOptions {
 ///
 /// Both are boxed: so all that is behind them is compiled in this crate, once. What an `async fn` does is compiled again in each
 /// program that awaits it. The options are resolved before: in the future they would keep their room while the task waits.
+///
+/// Both are `cooperative`, like all calls that may be ready at once: they use up the budget of their task, as the locks of tokio
+/// do. So a loop over locks that needs no command lets the other tasks of its thread run.
 impl LockOptions {
     /// Waits for the guard.
     pub(crate) fn acquire(self, engine: Opaque<Engine>) -> BoxFuture<'static, Result<LockGuard, LockError>> {
-        let entry = self.entry(Some(engine), false);
-        Box::pin(async move {
+        let mut entry = self.entry(Some(engine), false);
+        Box::pin(cooperative(async move {
             match entry {
-                Ok(ref entry) => pin!(entry.acquire()).await,
+                Ok(ref mut entry) => pin!(entry.acquire()).await,
                 Err(error) => Err(error),
             }
-        })
+        }))
     }
 
     /// Waits for the hold of a body. Without an `engine` the manager is the current one of whoever calls this.
     pub(crate) fn enter(self, engine: Option<Opaque<Engine>>) -> BoxFuture<'static, Result<Held, LockError>> {
-        let entry = self.entry(engine, true);
-        Box::pin(async move {
+        let mut entry = self.entry(engine, true);
+        Box::pin(cooperative(async move {
             match entry {
-                Ok(ref entry) => pin!(entry.enter()).await,
+                Ok(ref mut entry) => pin!(entry.enter()).await,
                 Err(error) => Err(error),
             }
-        })
+        }))
     }
 }
 

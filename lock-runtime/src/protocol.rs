@@ -81,13 +81,22 @@ pub(crate) struct Ask {
     pub(crate) claim: Duration,
     /// Whether to wait in the queue.
     pub(crate) wait: bool,
-    /// Whether to wait in front of all others, and to take the lock from its owner (rule 25).
-    pub(crate) replaces: bool,
+    /// Waits in front of all others, and takes the lock from its owner (rule 25).
+    pub(crate) replaces: Option<Replacing>,
     /// How many fencing tokens to draw with the grant.
     pub(crate) fences: u32,
     /// When the caller gives up. A store must not act on an ask that arrives later.
     pub(crate) give_up: Deadline,
     pub(crate) cause: Cause,
+}
+
+/// A request that takes the lock from its owner (rule 25).
+#[derive(Clone, Debug)]
+pub(crate) struct Replacing {
+    /// The first token under which the request asked. It tells the request from those that come later, whatever its token is by now.
+    pub(crate) name: Token,
+    /// Whether the store has answered such an ask of the request.
+    pub(crate) is_known: bool,
 }
 
 /// A lock whose owner gives it away.
@@ -123,6 +132,8 @@ pub(crate) enum Cause {
 pub(crate) enum Answer {
     Granted(Grant),
     Busy(Busy),
+    /// A newer request replaces the holder, and this one never gets the lock (rule 25).
+    Replaced,
     /// The ask came after its `give_up` by the store's clock, and did nothing.
     Late,
 }
@@ -316,7 +327,7 @@ impl Ask {
     pub(crate) fn along(release: &Release, give_up: Deadline) -> Option<Self> {
         let (token, claim) = release.again.clone()?;
         let (key, share) = (Arc::clone(&release.key), release.share);
-        Some(Self { key, token, share, claim, wait: true, replaces: false, fences: 0, give_up, cause: Cause::Task })
+        Some(Self { key, token, share, claim, wait: true, replaces: None, fences: 0, give_up, cause: Cause::Task })
     }
 
     /// The release that withdraws this ask.

@@ -257,8 +257,10 @@ impl LockRequest {
     ///
     /// With [`OnBusy::Replace`] it takes the lock from its holder, as [`force_release`](crate::LockManager::force_release) does. The
     /// holder is told at once: its body is dropped, its caller gets [`Lost`](LockError::Lost) with `forced`, and only then this
-    /// request has the lock. Meanwhile it waits in front of all others, within its [`timeout`](Self::timeout). It does so once, when it
-    /// comes: a request that comes later and replaces, too, is the newest.
+    /// request has the lock. Meanwhile it waits in front of all others, within its [`timeout`](Self::timeout).
+    ///
+    /// Of several requests that replace, only the newest ever runs. An older one that still waits fails with the same error, at the
+    /// latest by its next ask, a second later.
     ///
     /// A holder that is dead, stopped or cut off has 2.5 s to stop. The default timeout is 2 s: a request that is to get the lock from
     /// such a holder needs more.
@@ -348,7 +350,10 @@ impl LockRequest {
     /// - [`TooManyWaiters`](LockError::TooManyWaiters) when the manager's limit of waiters is reached.
     /// - [`AlreadyHeld`](LockError::AlreadyHeld) inside a body that holds this same lock.
     /// - [`TooFewReplicas`](LockError::TooFewReplicas) with [`Builder::min_replicas`](crate::Builder::min_replicas).
-    /// - [`ShutDown`](LockError::ShutDown) when the manager is shut down.
+    /// - [`Lost`](LockError::Lost) with `forced` when it [replaces](Self::on_busy) the holder, and a newer request came before it had the
+    ///   lock.
+    /// - [`ShutDown`](LockError::ShutDown) when the manager is shut down. Inside of a body that the shutdown waits for, locks are
+    ///   [still to be had](crate::LockManager::shutdown).
     /// - [`Forked`](LockError::Forked) in a child of the process that made the manager.
     ///
     /// Each of them comes at the latest 100 ms after the timeout. With a timeout of zero they come when the server

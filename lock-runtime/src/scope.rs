@@ -46,6 +46,12 @@ pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
     keys
 }
 
+/// Whether the running task is inside of a body under a lock of `core`.
+pub(crate) fn is_inside(core: &Arc<Core>) -> bool {
+    let is_of = |frame: &Frame| frame.all().any(|frame| frame.hold.key_in(core).is_some()).then_some(());
+    HELD.try_with(|held| held.find(is_of)).ok().flatten().is_some()
+}
+
 /// A lock that the running body holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {

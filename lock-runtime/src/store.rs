@@ -26,7 +26,7 @@ pub(crate) mod voter;
 
 pub(crate) use crate::protocol::{
     Adoption, Anchor, Answer, Ask, Busy, Cause, Connection, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release,
-    Released, Renewal, Renewed, Retry, StoreError, StoreKind, TicketAnswer,
+    Released, Renewal, Renewed, Replacing, Retry, StoreError, StoreKind, TicketAnswer,
 };
 pub(crate) use any::AnyStore;
 pub(crate) use seen::{Forced, Seen};

@@ -61,6 +61,10 @@ impl KeySet {
         Ok(Self { requests, given })
     }
 
+    pub(super) fn note_inside(&mut self) {
+        self.requests.iter_mut().for_each(|request| request.is_inside = true);
+    }
+
     /// The first key by name. `None` without a key.
     pub(crate) fn first_key(&self) -> Option<&Arc<str>> {
         self.requests.first().map(|request| &request.key)

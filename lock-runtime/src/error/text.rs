@@ -35,7 +35,12 @@ impl fmt::Display for LockError {
                     (false, None, true) => "lost before it was released".to_owned(),
                     (false, None, false) => "lost".to_owned(),
                 };
-                let ran = if *completed { "partly unprotected" } else { "stopped" };
+                let ran = match (completed, forced) {
+                    (true, _) => "partly unprotected",
+                    // One that replaces the holder fails so, too, while it waits.
+                    (false, true) => "stopped, if it had begun",
+                    (false, false) => "stopped",
+                };
                 write!(f, "lock `{key}` was {how}; what ran under it was {ran}")
             }
             Self::NotInstalled => f.write_str(

@@ -215,7 +215,7 @@ mod tests {
                     share: None,
                     claim: CLAIM,
                     wait: true,
-                    replaces: false,
+                    replaces: None,
                     fences: 0,
                     give_up,
                     cause: Cause::Silence,

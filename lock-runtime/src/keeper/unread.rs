@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 
 use super::sending::repeat_asks;
-use super::{Keeper, batches};
+use super::{Keeper, batches_of_asks};
 use crate::local::Core;
 use crate::store::Store;
 use crate::timing::{READER_ASKED_EVERY, UNREAD_ASKED_EVERY};
@@ -34,7 +34,7 @@ fn ask_for(keeper: &Arc<Keeper>, core: &Arc<Core>) {
     let deadline = keeper.by();
     let slots = keeper.schedule.watched().into_iter().filter(|slot| !keeper.store.connection(slot.key()).is_cut_off);
     let asks = slots.filter_map(|slot| slot.repeatable_ask(UNREAD_ASKED_EVERY, deadline).map(|ask| (slot, ask)));
-    for batch in batches(keeper, asks.collect(), |(slot, _)| slot.key()) {
+    for batch in batches_of_asks(keeper, asks.collect()) {
         let (keeper, core) = (Arc::clone(keeper), Arc::downgrade(core));
         tokio::spawn(async move {
             let slots: Vec<_> = batch.iter().map(|(slot, _)| Arc::clone(slot)).collect();

@@ -28,7 +28,7 @@ use crate::observe::metrics;
 /// It is cancel safe at every await. A dropped place in the queue leaves the queue. A dropped turn releases what was
 /// granted, and withdraws what is still asked for.
 pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Result<Hold, LockError> {
-    if core.is_closed() {
+    if core.refuses(request.is_inside) {
         return Err(shut_down(request));
     }
     let mut attempt = Attempt::new(request, core.settings().command_timeout, Moment::now);
@@ -56,7 +56,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 Entrance::Found(Entered::Joined(joined)) => Ok(Hold::joined(&slot, joined, request.body)),
                 Entrance::Waits(id, waiting) => {
                     let waiting = waiting.of(request.prefix());
-                    let place = QueuePlace::new(&slot, id);
+                    let place = QueuePlace::new(&slot, id, request);
                     let turn = turn_of(pin!(place.wait(&mut attempt, now)).await, &slot, request, &attempt)?;
                     now = Moment::now();
                     if attempt.is_over(now) {
@@ -92,7 +92,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
 type Begun<'a> = Result<Hold, (Turn, Option<CountedWaiter<'a>>)>;
 
 /// Makes a complete hold of what the task has: with the turn it asks the store, and who joined other readers draws its fencing token.
-/// `None` when the task has to begin anew: the hold of the readers was lost, or this reader came late.
+/// `None` when the task has to begin anew: the hold of the readers was lost, or this reader came late, or any task in a shutdown.
 async fn complete<'a>(
     core: &'a Arc<Core>,
     slot: &Slot,
@@ -107,6 +107,7 @@ async fn complete<'a>(
             match drive(core, turn, request, attempt, &mut now, waiting).await? {
                 Driven::Hold(hold) => break hold,
                 Driven::Moved(other, still) => (turn, waiting) = (other, still),
+                Driven::Anew => return Ok(None),
             }
         },
     };

@@ -31,7 +31,7 @@ pub(crate) async fn adopt(core: &Arc<Core>, request: &ResolvedRequest, ticket: &
     let mut adopter = Adopter::new(core, request);
     let mut failures = 0;
     loop {
-        if core.is_closed() {
+        if core.refuses(request.is_inside) {
             return Err(LockError::ShutDown { key: request.key.to_string() });
         }
         let sent = Moment::now();
@@ -101,7 +101,7 @@ impl Adopter {
             share: request.share,
             claim: self.claim,
             wait: false,
-            replaces: false,
+            replaces: None,
             fences: u32::from(request.fenced),
             give_up: by,
             cause: Cause::Task,

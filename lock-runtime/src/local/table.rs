@@ -105,7 +105,7 @@ impl Table {
     pub(super) fn seize(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
         let mut keys = self.keys.lock();
         let slot = keys.slot_of(core, key);
-        let (seized, mut left) = slot.step_in_table(|lock, out| lock.seize(&*slot, Moment::now(), out));
+        let (seized, mut left) = slot.step_in_table(|lock, out| lock.seize_for_newest(&*slot, Moment::now(), out));
         mutant!(CallsUnderTable => {
             slot.finish(&mut left);
             return (slot, seized);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::request::ResolvedRequest;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::Answer;
+use crate::protocol::{Answer, Ask, Replacing};
 use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 
 /// How long an answer may take for a task with this timeout. With a timeout of zero it is the command timeout, however
@@ -27,16 +27,17 @@ pub(crate) struct Attempt {
     sent: Sent,
     /// What the answer to its last command said.
     told: Told,
-    /// Whether the task has asked for the lock in place of its holder, or one that came later has its turn. It does so once: who comes
-    /// later is newer.
-    pub(crate) has_replaced: bool,
+    /// Whether another task here has taken its turn: it replaces the holder, or adopts the lock.
+    pub(crate) is_seized: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(crate) waited: bool,
-    /// Whether this process had the lock meanwhile: its release was still on its way, or a task that replaces the holder came.
+    /// Whether this process had the lock meanwhile: its release was still on its way.
     was_held_here: bool,
     // Boxed, both: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
     outlived: Option<Box<Outlived>>,
+    /// What the store knows of a request that has asked in place of the owner.
+    replacing: Option<Box<Replacing>>,
 }
 
 /// What was sent to the store for a task.
@@ -65,7 +66,7 @@ impl Told {
     pub(crate) fn by(answer: &Answer) -> Self {
         match answer {
             Answer::Granted(_) => Self::Yes,
-            Answer::Busy(_) => Self::No,
+            Answer::Busy(_) | Answer::Replaced => Self::No,
             Answer::Late => Self::Nothing,
         }
     }
@@ -98,11 +99,12 @@ impl Attempt {
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             sent: Sent::Nothing,
             told: Told::Nothing,
-            has_replaced: false,
+            is_seized: false,
             waited: false,
             was_held_here: false,
             failures: None,
             outlived: None,
+            replacing: None,
         }
     }
 
@@ -132,7 +134,7 @@ impl Attempt {
     /// Whether this process is known to have had the lock during the attempt.
     pub(super) fn was_held_here(&self) -> bool {
         mutant!(OwnReleaseForgotten => return false);
-        self.was_held_here
+        self.was_held_here || self.is_seized
     }
 
     /// Whether the time to ask the store is up. A task that `owns` the lease may overrun any timeout by one answer.
@@ -189,6 +191,18 @@ impl Attempt {
         self.told = Told::Nothing;
     }
 
+    /// Notes that `ask` is about to be sent. From now on the request is known by the token of its first ask in place of the owner.
+    pub(crate) fn note_replacing(&mut self, ask: &Ask) {
+        if let (None, Some(replacing)) = (&self.replacing, &ask.replaces) {
+            self.replacing = Some(Box::new(replacing.clone()));
+        }
+    }
+
+    /// What the store knows of the request, if it has asked in place of the owner.
+    pub(super) fn replacing(&self) -> Option<&Replacing> {
+        self.replacing.as_deref()
+    }
+
     /// The task gives up although it has a lease, or might have: as if it had sent something for it.
     pub(crate) fn count_as_sent(&mut self) {
         if self.sent == Sent::Nothing {
@@ -200,17 +214,14 @@ impl Attempt {
     pub(crate) fn record_success(&mut self, told: Told) {
         self.failures = None;
         self.told = told;
+        if let Some(replacing) = self.replacing.as_mut().filter(|_| told != Told::Nothing) {
+            replacing.is_known = true;
+        }
         mutant!(AnyAnswerIsNo => self.told = Told::No);
         if told == Told::Lost {
             mutant!(LossIsAnswer => return);
             self.sent = Sent::NoAsk;
         }
-    }
-
-    /// Notes that a task that came later and replaces the holder has taken the turn of this one.
-    pub(crate) fn note_seized(&mut self) {
-        mutant!(SeizedTryIsSilent => return);
-        (self.has_replaced, self.was_held_here) = (true, true);
     }
 
     /// What the answer to the last command said.

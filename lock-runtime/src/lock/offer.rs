@@ -179,7 +179,6 @@ impl Offers {
 
     /// Whether a task that came later has taken the turn of the task `id`, which has not come back since.
     pub(super) fn is_seized(&self, id: u64) -> bool {
-        mutant!(OldestReplacesNewest => return false);
         self.late.get(&id).is_some_and(|late| late.is_seized)
     }
 
@@ -366,7 +365,7 @@ impl Lock {
                     share,
                     claim,
                     wait: true,
-                    replaces: false,
+                    replaces: None,
                     fences: 0,
                     give_up,
                     cause: Cause::Silence,

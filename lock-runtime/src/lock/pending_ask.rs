@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Env;
 use super::refusal::Refusal;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Pushed, Release, StoreError};
+use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Pushed, Release, Replacing, StoreError};
 use crate::share::Share;
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
@@ -28,8 +28,10 @@ pub(crate) struct PendingAsk {
     /// Whether any command under this token was sent for a task that waits. A single try gets nothing of what such a task gets: the
     /// lock may have been held when the try began.
     waits: bool,
-    /// Whether a command is still to take the lock from its owner (rule 25): none was sent, or it was not answered.
-    pub(super) replaces: bool,
+    /// The name of the request that asks in place of the owner (rule 25).
+    pub(super) replaces: Option<Token>,
+    /// Whether the store has said that a newer request replaces the holder.
+    is_replaced: bool,
     /// When the keeper repeated the ask because its answer was not read.
     repeated: Option<Moment>,
     queue: InQueue,
@@ -83,7 +85,8 @@ impl PendingAsk {
             fences: 0,
             delivery: Delivery::Settled,
             waits: false,
-            replaces: false,
+            replaces: None,
+            is_replaced: false,
             repeated: None,
             queue: InQueue::No,
             refusal: None,
@@ -151,10 +154,11 @@ impl PendingAsk {
         let delivery = std::mem::replace(&mut self.delivery, Delivery::Settled);
         match answer {
             Answer::Granted(grant) => self.grant = Granted::Whole(grant),
-            Answer::Busy(busy) => {
-                // Who comes from now on is newer: this ask takes the lock from nobody any more.
-                self.replaces &= !ask.replaces;
-                self.on_refusal(busy, ask.wait, env);
+            Answer::Busy(busy) => self.on_refusal(busy, ask.wait, env),
+            Answer::Replaced => {
+                self.is_replaced = true;
+                self.queue = InQueue::No;
+                self.grant = Granted::No;
             }
             // `Lock::on_answer` keeps it away: it says nothing.
             Answer::Late => {}
@@ -254,10 +258,8 @@ impl PendingAsk {
         matches!(self.delivery, Delivery::Unanswered { .. })
     }
 
-    /// Whether `ask` repeats a single try. What replaces the holder waits: its repetition is a try for another reason (rule 25), also
-    /// when the first answer was read after that was sent.
+    /// Whether `ask` repeats a single try.
     pub(crate) fn is_repeated_try(&self, ask: &Ask) -> bool {
-        mutant!(NewestEndsAsTry => return ask.cause == Cause::Silence && !ask.wait && !self.replaces);
         ask.cause == Cause::Silence && !ask.wait && !self.waits
     }
 
@@ -344,6 +346,17 @@ impl PendingAsk {
         (!pause.is_zero()).then_some(pause)
     }
 
+    /// Whether the request that asked in place of the owner is not the newest any more (rule 25).
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced
+    }
+
+    /// What the next command of a request that asks in place of the owner says of the request. `None` for any other ask.
+    pub(super) fn replacing(&self, is_known: bool) -> Option<Replacing> {
+        let name = self.replaces.clone()?;
+        Some(Replacing { name, is_known: is_known || self.is_queued() })
+    }
+
     /// Whether the store demands that the ask is withdrawn and started again.
     pub(crate) fn must_yield(&self) -> bool {
         !self.is_unanswered() && (self.is_forced() || self.busy().is_some_and(|busy| busy.yields))
@@ -375,7 +388,7 @@ impl PendingAsk {
     /// The same ask again, for the safety net. That of a single try does not wait either.
     pub(crate) fn again(&self, env: &dyn Env, give_up: Deadline) -> Ask {
         mutant!(RepeatedTryQueues => return Ask { wait: true, ..self.repeated_as_it_was(env, give_up) });
-        mutant!(ReplacementRepeatedInQueue => return Ask { wait: self.waits, ..self.repeated_as_it_was(env, give_up) });
+        mutant!(ReplacementRepeatedInQueue => return Ask { replaces: None, ..self.repeated_as_it_was(env, give_up) });
         self.repeated_as_it_was(env, give_up)
     }
 
@@ -386,9 +399,8 @@ impl PendingAsk {
             token,
             share: self.share,
             claim: self.claim,
-            // A token that has its place at the end of the queue could not come to the front any more.
-            wait: self.waits && !self.replaces,
-            replaces: false,
+            wait: self.waits,
+            replaces: self.replacing(false),
             fences: 0,
             give_up,
             cause: Cause::Silence,

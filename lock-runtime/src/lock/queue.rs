@@ -64,6 +64,9 @@ impl Lock {
         // A turn that no task here has taken up goes to the first task that comes.
         if self.is_turn_free() {
             let id = self.renew_turn();
+            if request.replaces() {
+                self.newest = id;
+            }
             return Some(Entered::Turn { id, has_lease: self.reuse_lingering() });
         }
         if request.replaces() {
@@ -155,10 +158,10 @@ impl Lock {
         self.offers.reset();
     }
 
-    /// Fails all waiters.
-    pub(crate) fn close(&mut self) -> impl Iterator<Item = Waker> + use<> {
+    /// Fails all waiters that are refused.
+    pub(crate) fn close(&mut self, is_refused: impl Fn(&Waiter) -> bool) -> Vec<Waker> {
         self.offers.forget_all();
-        self.waiters.take_all()
+        self.waiters.take_if(is_refused)
     }
 
     /// An id for a task that comes in front of all others: the others leave the turn to it.

@@ -25,6 +25,8 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
+    /// Whether it is asked for inside of a body under another lock of the manager.
+    pub(crate) is_inside: bool,
     /// For how many hundredths of a second the lease is kept for the next hold here. Every waiter has room for this, so it is a
     /// byte.
     pub(crate) linger_cs: u8,

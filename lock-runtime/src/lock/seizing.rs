@@ -30,6 +30,23 @@ pub(crate) enum Adopted {
 }
 
 impl Lock {
+    /// Takes the turn for a request that replaces the holder (rule 25), unless there is a lease. An older request of that kind fails.
+    pub(crate) fn seize_for_newest(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Seized {
+        let seized = self.seize(env, now, out);
+        if let Seized::Turn(id, _) = seized {
+            // An older one that has the turn is woken anyhow.
+            let older = std::mem::replace(&mut self.newest, id);
+            out.calls.extend(self.waiters.remove(older).map(|waiter| waiter.waker));
+        }
+        seized
+    }
+
+    /// Whether a newer request has come since the task `id`, whose `request` replaces the holder.
+    pub(super) fn is_replaced(&self, id: u64, request: &ResolvedRequest) -> bool {
+        mutant!(OlderWaitsOn => return false);
+        request.replaces() && self.newest != id
+    }
+
     /// Takes the turn from whoever has it, unless there is a lease. The task that had the turn comes back to its old place, as a task
     /// that was late (rule L7).
     pub(crate) fn seize(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Seized {

@@ -40,6 +40,8 @@ pub(crate) enum Step {
     Rejoin,
     /// The store refuses what the task waits for.
     Fail(StoreError),
+    /// A newer request replaces the holder (rule 25).
+    Replaced,
     /// The time is up.
     GiveUp,
 }
@@ -94,6 +96,9 @@ impl Lock {
         now: Moment,
         out: &mut Effects,
     ) -> Step {
+        if self.is_replaced(id, request) {
+            return Step::Replaced;
+        }
         if !self.may_act(id) {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
@@ -148,9 +153,20 @@ impl Lock {
             self.standing = Standing::Asking(Box::new(pending));
         }
         let Some(pending) = self.standing.pending_mut() else { return Step::GiveUp };
-        let replaces = request.replaces() && !attempt.has_replaced;
+        if pending.is_replaced() {
+            if request.replaces() && attempt.replacing().is_some() {
+                return Step::Replaced;
+            }
+            // It was that of a task that is gone.
+            pending.restart(env.next_token(pending.token.may_linger()));
+        }
+        let known = attempt.replacing();
         // Under the token of another ask this task would keep the place of that ask.
-        let is_of_another = replaces && !pending.replaces && pending.may_stand();
+        let is_own = |token: &Token| known.is_some_and(|known| known.name == *token);
+        let is_of_another = request.replaces()
+            && pending.may_stand()
+            && !is_own(&pending.token)
+            && !pending.replaces.as_ref().is_some_and(is_own);
         if pending.must_yield() || is_given_up_try(pending, env) || is_of_another {
             let withdrawal = pending.withdrawal(env);
             pending.restart(env.next_token(pending.token.may_linger()));
@@ -159,7 +175,8 @@ impl Lock {
         if let Some(denial) = pending.take_denial() {
             return Step::Fail(denial);
         }
-        pending.replaces = replaces || (pending.replaces && request.replaces());
+        pending.replaces =
+            request.replaces().then(|| known.map_or_else(|| pending.token.clone(), |known| known.name.clone()));
         if let Some(step) = Step::instead_of_asking(attempt, now, false) {
             if let Step::Wait(pause) = step {
                 self.offers.act(now, Some(pause));
@@ -175,8 +192,9 @@ impl Lock {
         {
             return Step::Wait(pause.min(left));
         }
-        // The plain claim can't draw fencing tokens, and is for the lock alone.
-        let can_claim = pending.share.is_none() && (fences == 0 || !env.kind().draws_with_grants);
+        // The plain claim can't draw fencing tokens, is for the lock alone, and does not tell those who wait of a newer request.
+        let can_claim =
+            pending.share.is_none() && !request.replaces() && (fences == 0 || !env.kind().draws_with_grants);
         // Rule L4: the lock was yielded, and who waits for it goes first.
         let queues = std::mem::take(&mut self.has_yielded) && !request.is_try() && env.kind().claims_overtake_waiters;
         let is_claim = pending.is_new() && can_claim && !queues;
@@ -189,7 +207,7 @@ impl Lock {
             share: pending.share,
             claim: pending.claim,
             wait: waits,
-            replaces: pending.replaces && !is_claim,
+            replaces: pending.replacing(known.is_some_and(|known| known.is_known)),
             fences,
             give_up: attempt.by(),
             cause,
@@ -314,7 +332,7 @@ impl Lock {
         now: Moment,
         out: &mut Effects,
     ) -> Option<Started> {
-        if !self.may_act(id) {
+        if !self.may_act(id) || self.is_replaced(id, request) {
             return None;
         }
         let lease = self.lease_mut().filter(|lease| lease.is_good_for(request, now) && lease.has_room())?;

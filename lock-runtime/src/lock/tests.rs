@@ -45,6 +45,7 @@ fn request() -> ResolvedRequest {
         on_busy: OnBusy::Wait,
         share: None,
         body: false,
+        is_inside: false,
         linger_cs: 0,
         terms: None,
     }
@@ -116,6 +117,11 @@ impl Stage {
             Some(Entered::Turn { id, .. }) => id,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The manager is shut down.
+    fn close(&mut self, is_refused: impl Fn(&Waiter) -> bool) {
+        self.lock.close(is_refused).into_iter().for_each(TaskWaker::wake);
     }
 
     /// A task comes, and waits.

@@ -163,6 +163,8 @@ impl Lock {
             return true;
         }
         let granted = matches!(answer, Answer::Granted(_));
+        // Its task has something to do.
+        let is_decided = granted || matches!(answer, Answer::Replaced);
         self.failure = None;
         match &mut self.standing {
             Standing::Asking(pending) if pending.token == ask.token => {
@@ -177,7 +179,7 @@ impl Lock {
                 if is_permit && pending.busy().is_some() && !pending.is_granted() {
                     out.refused_permit = Some(ask.wait);
                 }
-                if granted {
+                if is_decided {
                     self.offer();
                 } else if is_repeated_try {
                     self.end_late_try(env);

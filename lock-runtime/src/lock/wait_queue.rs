@@ -41,13 +41,16 @@ pub(crate) struct Waiter {
     /// Calls the task. Before its first poll nobody.
     pub(crate) waker: Waker,
     fenced: bool,
+    /// Whether it waits inside of a body of its manager.
+    pub(crate) is_inside: bool,
     /// How long the task may take to come when it is called, if it has more time than others. Boxed: only who came late has.
     pub(super) patience: Option<Box<Duration>>,
 }
 
 impl Waiter {
     pub(crate) fn new(request: &ResolvedRequest) -> Self {
-        Self { waker: Waker::noop().clone(), fenced: request.fenced, patience: None }
+        let &ResolvedRequest { fenced, is_inside, .. } = request;
+        Self { waker: Waker::noop().clone(), fenced, is_inside, patience: None }
     }
 
     /// A task that may take so long to come when it is called.
@@ -120,6 +123,14 @@ impl WaitQueue {
         let waiter = waiter?;
         places.on_taken(&waiter);
         Some((id, waiter))
+    }
+
+    /// Takes some of them, to call them.
+    pub(crate) fn take_if(&mut self, condition: impl Fn(&Waiter) -> bool) -> Vec<Waker> {
+        let all = self.places.iter().flat_map(|places| &places.all);
+        let is_meant = |waiter: &Option<Waiter>| waiter.as_ref().is_some_and(&condition);
+        let meant: Vec<_> = all.filter(|(_, waiter)| is_meant(waiter)).map(|(id, _)| *id).collect();
+        meant.into_iter().filter_map(|id| self.remove(id)).map(|waiter| waiter.waker).collect()
     }
 
     /// Takes all of them, to call them.
@@ -196,7 +207,7 @@ mod tests {
     }
 
     fn waiter(fenced: bool) -> Waiter {
-        Waiter { waker: Waker::noop().clone(), fenced, patience: None }
+        Waiter { waker: Waker::noop().clone(), fenced, is_inside: false, patience: None }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
+use tokio::task::coop::cooperative;
 
 use super::LockManager;
 use crate::clock::Deadline;
@@ -147,17 +148,17 @@ impl LockManager {
 
 /// Boxed, and so compiled here once, as [`force_release`] is.
 pub(super) fn inspect(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result<Option<LockInfo>, LockError>> {
-    async move {
+    cooperative(async move {
         surroundings::check()?;
         refuse_fork(core, &name)?;
         let seen = core.store().inspect(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))?;
         Ok(seen.map(|seen| info(core, &name, &seen)))
-    }
+    })
     .boxed()
 }
 
 pub(super) fn force_release(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result<bool, LockError>> {
-    async move {
+    cooperative(async move {
         surroundings::check()?;
         refuse_fork(core, &name)?;
         if let Some(reason) = core.store().kind().refuses_force {
@@ -169,7 +170,7 @@ pub(super) fn force_release(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result
             Forced::Leaving(mark) => wait_until_left(core, &name, &mark).await,
         }
         Ok(true)
-    }
+    })
     .boxed()
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
+use tokio::task::coop::cooperative;
 
 use super::LockManager;
 use super::reach::{deadline, refuse_fork};
@@ -125,7 +126,7 @@ impl LockManager {
     /// Boxed, and so compiled here once.
     fn releasing_ticket(&self, ticket: LockTicket) -> BoxFuture<'static, Result<(), LockError>> {
         let core = Arc::clone(self.core());
-        async move {
+        cooperative(async move {
             surroundings::check()?;
             refuse_fork(&core, ticket.name())?;
             if let Some(reason) = core.store().kind().refuses_tickets {
@@ -143,7 +144,7 @@ impl LockManager {
                     Err(StoreError::later(BackendError::new(READ_LATE)).of_lock(ticket.key()))
                 }
             }
-        }
+        })
         .boxed()
     }
 }

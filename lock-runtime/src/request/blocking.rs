@@ -25,7 +25,7 @@ impl LockRequest {
     ///
     /// As [`acquire`](Self::acquire), and [`InAsyncTask`](LockError::InAsyncTask) in an async task, whose thread must not wait.
     pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
-        blocking::acquire(&self.options.entry(Some(self.engine), false)?)
+        blocking::acquire(&mut self.options.entry(Some(self.engine), false)?)
     }
 
     /// The same as [`run`](Self::run) for a thread without a runtime: it waits on the calling thread, and runs `body` there.
@@ -51,7 +51,7 @@ impl LockRequest {
     ///
     /// When `body` panics. The lock is released.
     pub fn run_blocking<T>(self, body: impl FnOnce() -> T) -> Result<T, LockError> {
-        let held = Blocking::enter(&self.options.entry(Some(self.engine), true)?)?;
+        let held = Blocking::enter(&mut self.options.entry(Some(self.engine), true)?)?;
         let outcome = held.held.run(body);
         held.finish(outcome)
     }

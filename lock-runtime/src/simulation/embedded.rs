@@ -22,8 +22,8 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
 use crate::store::{
-    Adoption, Answer, Ask, Cause, Events, Forced, Giving, Ownership, Pushed, Release, Renewal, Renewed, Store,
-    TicketAnswer, exactly_one,
+    Adoption, Answer, Ask, Cause, Events, Forced, Giving, Ownership, Pushed, Release, Renewal, Renewed, Replacing,
+    Store, TicketAnswer, exactly_one,
 };
 use crate::token::{Process as Caller, Token};
 
@@ -48,6 +48,7 @@ enum Said {
         left: Option<Time>,
         at: Option<Time>,
     },
+    Replaced,
     Late,
     Released {
         ownership: Ownership,
@@ -156,6 +157,7 @@ impl<'a, S: Store> Side<'a, S> {
                 left: busy.frees_in.map(Time::from),
                 at: busy.anchor.map(|anchor| self.since(anchor.store_micros)),
             },
+            Answer::Replaced => Said::Replaced,
             Answer::Late => Said::Late,
         }
     }
@@ -218,7 +220,7 @@ fn by() -> Deadline {
 
 fn ask(key: &str, token: Token, claim: Duration, fences: u32) -> Ask {
     let give_up = Deadline::after(Duration::from_mins(1));
-    Ask { key: key.into(), token, share: None, claim, wait: true, replaces: false, fences, give_up, cause: Cause::Task }
+    Ask { key: key.into(), token, share: None, claim, wait: true, replaces: None, fences, give_up, cause: Cause::Task }
 }
 
 #[derive(Debug)]
@@ -279,7 +281,13 @@ impl Script<'_> {
         match self.random.u8(..16) {
             0 if !self.queued.contains(&ask.key) => Verb::Claim(Ask { fences: 0, ..ask }),
             0 => Verb::Ask(Ask { wait: false, ..ask }),
-            1..=4 => Verb::Ask(Ask { replaces: self.random.u8(..4) == 0, ..ask }),
+            1..=4 => {
+                let replaces = (self.random.u8(..4) == 0).then(|| {
+                    let name = if self.random.bool() { ask.token.clone() } else { self.some_token().0 };
+                    Replacing { name, is_known: self.random.bool() }
+                });
+                Verb::Ask(Ask { replaces, ..ask })
+            }
             5..=7 => {
                 let again = (self.random.u8(..4) == 0).then(|| self.new_token());
                 Verb::GiveBack(Release { again, contended: self.random.bool(), ..ask.withdrawal() })

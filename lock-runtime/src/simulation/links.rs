@@ -103,7 +103,7 @@ fn ask(key: &str, token: Token, give_up: Duration) -> Ask {
         share: None,
         claim: COMMAND * 4,
         wait: true,
-        replaces: false,
+        replaces: None,
         fences: 0,
         give_up: Deadline::after(give_up),
         cause: Cause::Task,

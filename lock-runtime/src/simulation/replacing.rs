@@ -169,18 +169,19 @@ type Case = (&'static str, Bug, &'static str, fn(&Shown) -> bool);
 
 const FIRST: &str = "a task that waits has the lock before the newest";
 const LATE: &str = "the newest waits for longer than 2 s";
+const OLDER: &str = "a request begins although a newer one has come";
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 3] = [
     (
         "replace.lua puts the newest behind the others",
-        Bug::Scripts(&[("number(first and first - 1 or now())", "number(now())")]),
+        Bug::Scripts(&[("local FIRST = -1", "local FIRST = now()")]),
         FIRST,
         |shown| shown.overtaken,
     ),
     (
         "replace.lua does not take the lock",
         Bug::Scripts(&[(
-            "elseif not waits and not may_be_data(lock, owner) then\n      take(lock, queue, owner, stop, token)",
+            "elseif is_new and not may_be_data(lock, owner) then\n      take(lock, queue, owner, stop, token)",
             "end\n    if false then",
         )]),
         LATE,
@@ -189,15 +190,39 @@ const CASES: [Case; 4] = [
     ("a late task takes the turn back from the newest", Bug::Code(Mutant::SeizedTurnIsTakenBack), FIRST, |shown| {
         shown.overtaken
     }),
-    ("the newest is repeated as one that waits", Bug::Code(Mutant::ReplacementRepeatedInQueue), LATE, |shown| {
-        shown.after > SOON
+];
+
+/// The same for several requests that replace, one after another.
+const OF_SEVERAL: [(&str, Bug, &str, fn(&Storm) -> bool); 4] = [
+    (
+        "replace.lua lets an older request wait",
+        Bug::Scripts(&[("if not is_newest and not is_new then", "if false then")]),
+        OLDER,
+        |shown| shown.older_ran,
+    ),
+    ("an older request waits on in its process", Bug::Code(Mutant::OlderWaitsOn), OLDER, |shown| shown.older_ran),
+    ("the newest is repeated as one that waits", Bug::Code(Mutant::ReplacementRepeatedInQueue), OLDER, |shown| {
+        shown.older_ran
     }),
+    (
+        "a request that was told that it came comes anew",
+        Bug::Scripts(&[(
+            "return newest, place == 1, not place and not (is_answered and newest ~= '')",
+            "return newest, false, true",
+        )]),
+        OLDER,
+        |shown| shown.older_ran,
+    ),
 ];
 
 #[test]
 fn each_bug_of_a_replacement_shows() {
     for (name, bug, _, is_shown) in CASES {
         assert!((0..WORLDS).any(|seed| is_shown(&shown(seed, Some(bug)))), "{name}: not seen");
+    }
+    for (name, bug, _, is_shown) in OF_SEVERAL {
+        let is_shown = |shown: Option<Storm>| shown.is_none_or(|shown| is_shown(&shown));
+        assert!((0..WORLDS).any(|seed| is_shown(shown_by_storm(seed, Some(bug)))), "{name}: not seen");
     }
 }
 
@@ -207,30 +232,127 @@ fn the_docs_list_each_bug_of_a_replacement() {
     let (_, section) = docs.split_once("### Bugs of a replacement").unwrap();
     let (section, _) = section.split_once("\n### ").unwrap_or((section, ""));
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
-    assert_eq!(rows, CASES.map(|(name, _, shows, _)| format!("| {name} | {shows} |")));
+    let of_one = CASES.iter().map(|(name, _, shows, _)| (name, shows));
+    let all = of_one.chain(OF_SEVERAL.iter().map(|(name, _, shows, _)| (name, shows)));
+    assert_eq!(rows, all.map(|(name, shows)| format!("| {name} | {shows} |")).collect::<Vec<_>>());
 }
 
-/// Two calls come to one process, and the second takes the turn before the first has asked for the lock in place of its holder. The
-/// newest comes to another process.
+/// Two calls come to one process, and the second takes the turn from the first. It ends by itself, and hands its lease over to nobody.
 #[tokio::test(start_paused = true)]
-async fn an_older_call_whose_turn_was_taken_does_not_replace_the_newest() {
-    for bug in [None, Some(Mutant::OldestReplacesNewest)] {
+async fn an_older_call_does_not_wait_for_the_end_of_a_newer_one() {
+    for bug in [None, Some(Mutant::OlderWaitsOn)] {
         let _seeded = Seeded::begin(bug);
         let network = Network::new(model_server(None, None), 1.0, Rng::with_seed(0));
-        let (_time, locks, others) = (Simulated::begin(), connect(&network, "p"), connect(&network, "q"));
-        for manager in [&locks, &others] {
-            manager.inspect("k", &1).await.unwrap();
-        }
+        let (_time, locks) = (Simulated::begin(), connect(&network, "p"));
+        locks.inspect("k", &1).await.unwrap();
         network.set_conditions(Conditions { delay: Duration::from_millis(4), ..Conditions::default() });
-        let replace = |manager: &LockManager| {
-            let request = manager.lock("k", &0).timeout(WAIT).on_busy(OnBusy::Replace);
+        let replace = || {
+            let request = locks.lock("k", &0).timeout(WAIT).on_busy(OnBusy::Replace);
             tokio::spawn(request.run(sleep(Duration::from_secs(1))))
         };
-        let (first, second) = (replace(&locks), replace(&locks));
-        sleep(Duration::from_millis(200)).await;
-        let newest = replace(&others).await.unwrap();
-        assert_eq!(newest.is_ok(), bug.is_none(), "{bug:?}: {newest:?}");
-        assert!(matches!(second.await.unwrap(), Err(LockError::Lost { forced: true, .. })));
-        assert!(first.await.unwrap().is_ok(), "it waited as others do");
+        let (older, newer) = (replace(), replace());
+        assert!(newer.await.unwrap().is_ok());
+        assert_eq!(is_replaced(&older.await.unwrap()), bug.is_none(), "{bug:?}");
     }
+}
+
+fn is_replaced<T>(outcome: &Result<T, LockError>) -> bool {
+    matches!(outcome, Err(LockError::Lost { completed: false, forced: true, .. }))
+}
+
+/// What a world showed in which several requests replace a holder that can't stop at once.
+#[derive(Clone, Debug, Default)]
+struct Storm {
+    overlap: bool,
+    /// Whether a request began although a newer one had come.
+    older_ran: bool,
+    /// How long a request that had not begun waited on after a newer one had come.
+    late: Duration,
+    /// Whether each was told that it was replaced, and the newest alone was not.
+    told: bool,
+}
+
+const STORM: usize = 4;
+
+/// A body holds the lock, and its thread is busy: it can't be dropped. Requests that replace it come one after another, to any process.
+async fn play_storm(seed: u64, bug: Option<Bug>) -> Storm {
+    let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
+    let mut random = Rng::with_seed(seed);
+    let server = model_server(bug, choose_delete(&random));
+    let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, random.fork()));
+    let managers = [connect(&network, "p"), connect(&network, "q"), connect(&network, "r")];
+    for manager in &managers {
+        manager.inspect("k", &1).await.unwrap();
+    }
+    let most = if random.bool() { 4000 } else { 150_000 };
+    let delay = Duration::from_micros(random.u64(50..most));
+    network.set_conditions(Conditions { delay, ..Conditions::default() });
+    // So much later a request has surely come to the server before the next one is made.
+    let on_its_way = delay * 3;
+    let (is_running, overlaps, has_begun) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+    let busy_until = Cell::new(None);
+    let body = async |work: Duration| {
+        let (_body, overlap) = Body::begin(&is_running);
+        overlaps.fetch_or(overlap, Ordering::SeqCst);
+        has_begun.store(true, Ordering::SeqCst);
+        sleep(work).await;
+    };
+    let request = |manager: &LockManager| manager.lock("k", &0).timeout(WAIT).expire(LEASE);
+    let holder = unless_busy(&busy_until, request(&managers[0]).run(body(LEASE * 2)));
+    let busy = Duration::from_millis(random.u64(..2000));
+    let mut comes = Duration::ZERO;
+    let requests: Vec<_> = (0..STORM)
+        .map(|_| {
+            comes += on_its_way + Duration::from_millis(random.u64(..400));
+            (comes, random.usize(..managers.len()), Duration::from_millis(random.u64(..300)))
+        })
+        .collect();
+    let begun = async || {
+        while !has_begun.load(Ordering::SeqCst) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let replace = async |(comes, manager, work): (Duration, usize, Duration)| {
+        begun().await;
+        let came = Instant::now() + comes;
+        busy_until.set(Some(Instant::now() + busy));
+        sleep(comes).await;
+        let began = Cell::new(None);
+        let inside = async {
+            began.set(Some(Instant::now()));
+            body(work).await;
+        };
+        let outcome = request(&managers[manager]).on_busy(OnBusy::Replace).run(inside).await;
+        (came, began.get(), Instant::now(), outcome)
+    };
+    let storm = futures_util::future::join_all(requests.into_iter().map(replace));
+    let (held, outcomes) = tokio::join!(holder, storm);
+    let mut shown = Storm { told: is_replaced(&held), overlap: overlaps.load(Ordering::SeqCst), ..Storm::default() };
+    for pair in outcomes.windows(2) {
+        let [(_, began, ended, outcome), (next, ..)] = pair else { continue };
+        let is_late = began.is_none_or(|began| began > *next + on_its_way);
+        shown.older_ran |= is_late && began.is_some();
+        shown.told &= outcome.is_ok() && !is_late || is_replaced(outcome);
+        if is_late {
+            shown.late = shown.late.max(*ended - *next);
+        }
+    }
+    shown.told &= outcomes.last().is_some_and(|(.., outcome)| outcome.is_ok());
+    shown
+}
+
+fn shown_by_storm(seed: u64, bug: Option<Bug>) -> Option<Storm> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(LEASE * 3, play_storm(seed, bug)).await.ok() })
+}
+
+#[test]
+fn of_several_that_replace_the_newest_alone_runs() {
+    in_each_world(WORLDS, |seed| {
+        let shown = shown_by_storm(seed, None);
+        // An answer, and its way: an ask is repeated each 0.9 s.
+        let soon = Duration::from_millis(1000 + 2 * 150);
+        let is_right = |shown: &Storm| !shown.overlap && !shown.older_ran && shown.told && shown.late < soon;
+        if shown.as_ref().is_some_and(is_right) { Vec::new() } else { vec![format!("{shown:?}")] }
+    });
 }

@@ -5,6 +5,7 @@ mod api;
 mod at_least;
 mod blocking;
 mod bodies;
+mod budget;
 mod cancellation;
 mod drops;
 mod fenced_resources;

@@ -10,9 +10,10 @@ use lock_runtime::{LockError, LockManager};
 use tests::over_every_store;
 use tests::patience::NOISE;
 use tests::stores::World;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::{Dropped, LONG};
+use crate::{Dropped, LONG, SHORT};
 
 over_every_store![
     a_scope_is_the_default_inside_it_only,
@@ -22,6 +23,11 @@ over_every_store![
     shutdown_fails_waiters,
     shutdown_lets_a_short_body_end,
     shutdown_drops_a_body_that_does_not_end,
+    shutdown_lets_a_body_take_further_locks,
+    shutdown_lets_a_body_wait_for_a_lock,
+    shutdown_lets_a_body_hand_its_work_on,
+    shutdown_lets_a_closure_take_further_locks,
+    shutdown_drops_a_body_that_waits_for_too_long,
 ];
 
 async fn a_scope_is_the_default_inside_it_only(world: World) {
@@ -123,5 +129,148 @@ async fn shutdown_drops_a_body_that_does_not_end(world: World) {
     assert!(start.elapsed() >= drain && start.elapsed() < drain + Duration::from_secs(1) + NOISE);
     if let Some(server) = world.server_of("p:k") {
         assert_eq!(server.owner("p:k"), None);
+    }
+}
+
+/// Whether a task that is in no body is refused.
+async fn refuses_others(manager: &LockManager) -> bool {
+    let other = tokio::spawn(manager.lock("p", "other").acquire());
+    matches!(other.await.unwrap(), Err(LockError::ShutDown { .. }))
+}
+
+async fn begins_to_shut_down(manager: &LockManager) {
+    while !refuses_others(manager).await {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Runs `inside` in a body that a shutdown waits for.
+async fn while_shutting_down(manager: &LockManager, inside: impl Future<Output = ()>) {
+    let (begins, begun) = oneshot::channel();
+    let body = manager.lock("p", "outer").run(async {
+        begins.send(()).unwrap();
+        begins_to_shut_down(manager).await;
+        inside.await;
+    });
+    let shutdown = async {
+        begun.await.unwrap();
+        manager.shutdown().await;
+    };
+    let (outcome, ()) = tokio::join!(body, shutdown);
+    outcome.unwrap();
+    assert!(manager.lock("p", "k").acquire().await.is_err());
+}
+
+async fn shutdown_lets_a_body_take_further_locks(world: World) {
+    let manager = world.manager().await;
+    while_shutting_down(&manager, async {
+        assert_eq!(manager.lock("p", "k").run(async { 7 }).await.unwrap(), 7);
+        manager.lock("p", "outer").run(async {}).await.unwrap();
+        manager.lock_all("p", ["k", "l", "outer"]).run(async {}).await.unwrap();
+        let guard = manager.lock("p", "k").fenced(true).try_acquire().await.unwrap().unwrap();
+        guard.extend(LONG).await.unwrap();
+        // It is inside of two bodies, and waits for both.
+        let deep = manager.lock("p", "m").run(async { manager.lock("p", "n").run(async {}).await });
+        deep.await.unwrap().unwrap();
+        guard.release().await.unwrap();
+        if !world.is_quorum() {
+            manager.lock("p", "r").read().run(async {}).await.unwrap();
+            manager.lock("p", "s").permits(2).run(async {}).await.unwrap();
+        }
+        assert!(refuses_others(&manager).await, "a spawned task is in no body");
+    })
+    .await;
+    if let Some(keys) = world.keys() {
+        assert!(keys.keys().all(|key| key.ends_with(":fence")), "{keys:?}");
+    }
+}
+
+async fn shutdown_lets_a_body_wait_for_a_lock(world: World) {
+    let manager = world.manager().await;
+    let guard = manager.lock("p", "k").acquire().await.unwrap();
+    let outside = tokio::spawn(manager.lock("p", "k").timeout(LONG).acquire());
+    let holder = async {
+        begins_to_shut_down(&manager).await;
+        sleep(SHORT).await;
+        guard.release().await.unwrap();
+    };
+    let waits = while_shutting_down(&manager, async {
+        manager.lock("p", "k").timeout(LONG).run(async {}).await.unwrap();
+    });
+    tokio::join!(waits, holder);
+    assert!(matches!(outside.await.unwrap(), Err(LockError::ShutDown { .. })));
+    if world.is_quorum() {
+        return;
+    }
+    let manager = world.manager().await;
+    let guards = [(); 2].map(|()| manager.lock("p", "k").permits(2).acquire());
+    let guards = futures_util::future::try_join_all(guards).await.unwrap();
+    let holder = async {
+        begins_to_shut_down(&manager).await;
+        sleep(SHORT).await;
+        drop(guards);
+    };
+    let waits = while_shutting_down(&manager, async {
+        manager.lock("p", "k").permits(2).timeout(LONG).run(async {}).await.unwrap();
+    });
+    tokio::join!(waits, holder);
+}
+
+async fn shutdown_lets_a_body_hand_its_work_on(world: World) {
+    if world.is_quorum() {
+        return;
+    }
+    let manager = world.manager().await;
+    let ticket = manager.lock("p", "k").acquire().await.unwrap().into_ticket(LONG).await.unwrap();
+    while_shutting_down(&manager, async {
+        let guard = manager.adopt(ticket).await.unwrap();
+        let ticket = guard.into_ticket(LONG).await.unwrap();
+        manager.release_ticket(ticket).await.unwrap();
+    })
+    .await;
+    let other = world.manager().await;
+    other.lock("p", "k").try_acquire().await.unwrap().expect("nothing is left of it");
+}
+
+async fn shutdown_lets_a_closure_take_further_locks(world: World) {
+    let manager = world.manager().await;
+    let (begins, begun) = oneshot::channel();
+    let locks = manager.clone();
+    let is_refused = |locks: &LockManager| {
+        let request = locks.lock("p", "other").timeout(LONG);
+        let other = std::thread::spawn(move || request.acquire_blocking().map(drop));
+        matches!(other.join().unwrap(), Err(LockError::ShutDown { .. }))
+    };
+    let closure = tokio::task::spawn_blocking(move || {
+        let body = || {
+            begins.send(()).unwrap();
+            while !is_refused(&locks) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(locks.lock("p", "k").acquire_blocking().unwrap());
+            locks.lock("p", "l").run_blocking(|| {}).unwrap();
+        };
+        locks.lock("p", "outer").run_blocking(body)
+    });
+    let shutdown = async {
+        begun.await.unwrap();
+        manager.shutdown().await;
+    };
+    let (outcome, ()) = tokio::join!(closure, shutdown);
+    outcome.unwrap().unwrap();
+}
+
+async fn shutdown_drops_a_body_that_waits_for_too_long(world: World) {
+    let drain = Duration::from_millis(200);
+    let manager = world.manager_with(LockManager::builder().drain(drain)).await;
+    let other = world.manager().await;
+    let _taken = other.lock("p", "k").acquire().await.unwrap();
+    let body = manager.lock("p", "outer").run(manager.lock("p", "k").timeout(LONG).acquire());
+    let mut body = pin!(body);
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut body).await.is_err());
+    let (outcome, ()) = tokio::join!(body, manager.shutdown());
+    match outcome {
+        Err(error) => assert!(error.is_lost(), "{error:?}"),
+        Ok(nested) => assert!(matches!(nested, Err(LockError::ShutDown { .. }))),
     }
 }

@@ -20,6 +20,7 @@ over_every_store![
     a_free_lock_is_taken_as_usual,
     the_newest_comes_before_all_who_wait,
     of_a_storm_the_newest_runs_and_never_two_at_once,
+    of_several_that_wait_the_newest_alone_runs,
     the_newest_waits_within_its_timeout,
     a_body_that_enters_again_replaces_nobody,
     what_rests_or_lingers_or_waits_for_its_adopter_is_replaced,
@@ -192,6 +193,33 @@ async fn of_a_storm_the_newest_runs_and_never_two_at_once(world: World) {
     assert!(outcomes.last().unwrap().is_ok(), "the newest is replaced by nobody: {outcomes:?}");
     for manager in &managers {
         comes_free(manager, "k").await;
+    }
+}
+
+async fn of_several_that_wait_the_newest_alone_runs(world: World) {
+    if refuses_force(&world).await {
+        return;
+    }
+    let (one, other) = (world.manager().await, world.manager().await);
+    for managers in [[&one; 4], [&other; 4], [&one, &other, &one, &other]] {
+        // Its user does not look, and does not stop.
+        let guard = one.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+        let runs = Arc::new(AtomicU32::new(0));
+        let mut calls = Vec::new();
+        for manager in managers {
+            let runs = Arc::clone(&runs);
+            calls.push(tokio::spawn(newest(manager).run(async move {
+                runs.fetch_add(1, Ordering::SeqCst);
+            })));
+            sleep(SHORT / 3).await;
+        }
+        let last = calls.pop().unwrap();
+        for older in calls {
+            assert_replaced(older.await.unwrap());
+        }
+        drop(guard);
+        last.await.unwrap().unwrap();
+        assert_eq!(runs.load(Ordering::SeqCst), 1, "an older one has run");
     }
 }
 

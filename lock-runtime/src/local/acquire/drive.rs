@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tokio::sync::futures::Notified;
 
-use super::failures::{error_at_timeout, fail_fast, forked_error, shut_down, too_many};
+use super::failures::{error_at_timeout, fail_fast, forked_error, replaced, shut_down, too_many};
 use super::place::{QueuePlace, turn_of};
 use super::take_over::take_over;
 use crate::LockError;
@@ -28,6 +28,8 @@ pub(super) enum Driven<'a> {
     Hold(Hold),
     /// The task has the turn of another permit.
     Moved(Turn, Option<CountedWaiter<'a>>),
+    /// The task came late in a shutdown, which keeps no place for such a task, nor the slot.
+    Anew,
 }
 
 impl<'a> Driven<'a> {
@@ -82,10 +84,11 @@ pub(super) async fn drive<'a>(
                     return Ok(Driven::of(take_over(core, called, request, *now), waiting));
                 }
             }
+            Step::Rejoin if core.is_closed() => return Ok(Driven::Anew),
             Step::Rejoin => {
                 asking = None;
                 if slot.peek(|lock| lock.is_seized(turn.id())) {
-                    attempt.note_seized();
+                    attempt.is_seized = true;
                 }
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
@@ -103,6 +106,7 @@ pub(super) async fn drive<'a>(
                 };
             }
             Step::Fail(error) => return Err(error.of_lock(&request.key)),
+            Step::Replaced => return Err(replaced(request)),
             Step::GiveUp => {
                 mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, request, attempt)));
                 note_outlived(&turn, attempt, *now);
@@ -116,7 +120,9 @@ pub(super) async fn drive<'a>(
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.note_sent(matches!(step, Step::Claim(_) | Step::Ask(_)));
-                attempt.has_replaced |= matches!(&step, Step::Ask(ask) if ask.replaces);
+                if let Step::Ask(ask) = &step {
+                    attempt.note_replacing(ask);
+                }
                 let deadline = answer_deadline(core, attempt, *now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
                     on_outcome(core, &slot, request, attempt, deadline, outcome)?;
@@ -147,12 +153,12 @@ async fn change_or_call(changed: Notified<'_>, mut asking: Option<&mut QueuePlac
 /// Registers for what changes in the slot, and only then looks whether the manager is shut down: the shutdown wakes a task once.
 fn register<'a>(core: &Core, slot: &'a Slot, request: &ResolvedRequest) -> Result<Notified<'a>, LockError> {
     mutant!(LooksBeforeRegistering => {
-        let is_closed = core.is_closed();
+        let is_closed = core.refuses(request.is_inside);
         crate::mutex::orders::before_lock(false);
         return if is_closed { Err(shut_down(request)) } else { Ok(slot.changed.notified()) };
     });
     let changed = slot.changed.notified();
-    if core.is_closed() { Err(shut_down(request)) } else { Ok(changed) }
+    if core.refuses(request.is_inside) { Err(shut_down(request)) } else { Ok(changed) }
 }
 
 /// How a late task comes back that is polled at last.
@@ -178,7 +184,7 @@ fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Bac
                 return Back::WaitsForAny(share, OldPlace { id, patience });
             }
             lock.add_waiter(id, Waiter::new(request).with_patience(patience));
-            Back::Waits(QueuePlace::in_queue_of(slot, id))
+            Back::Waits(QueuePlace::in_queue_of(slot, id, request))
         }
     })
 }
@@ -197,7 +203,7 @@ async fn wait_for_any_permit<'a>(
     let (turn, waiting) = match entered {
         Entrance::Found(Entered::Turn { id, .. }) => (Turn::new(&slot, id), None),
         Entrance::Waits(id, waiting) => {
-            let place = QueuePlace::new(&slot, id);
+            let place = QueuePlace::new(&slot, id, request);
             let waited = pin!(place.wait(attempt, *now)).await;
             (turn_of(waited, &slot, request, attempt)?, Some(waiting.of(request.prefix())))
         }
@@ -260,9 +266,13 @@ async fn send(
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
             drawn.map(|first| turn.on_draw_answer(first, *count))
         }
-        Step::Hold(_) | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::Fail(_) | Step::GiveUp => {
-            Ok(Told::Nothing)
-        }
+        Step::Hold(_)
+        | Step::Withdraw(_)
+        | Step::Wait(_)
+        | Step::Rejoin
+        | Step::Fail(_)
+        | Step::Replaced
+        | Step::GiveUp => Ok(Told::Nothing),
     })
 }
 

@@ -30,6 +30,11 @@ pub(super) fn shut_down(request: &ResolvedRequest) -> LockError {
     LockError::ShutDown { key: request.key.to_string() }
 }
 
+/// The error of a task that replaces the holder, and waits while a newer one comes (rule 25).
+pub(super) fn replaced(request: &ResolvedRequest) -> LockError {
+    LockError::Lost { key: request.key.to_string(), completed: false, forced: true, max_hold: None, ticket: false }
+}
+
 pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }

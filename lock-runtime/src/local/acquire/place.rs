@@ -24,17 +24,19 @@ pub(super) struct QueuePlace<'a> {
     taken_by: Option<Arc<Slot>>,
     /// `None` once the task was called: it has the turn. No id is zero.
     id: Option<NonZeroU64>,
+    /// Whether the task waits inside of a body.
+    is_inside: bool,
 }
 
 impl<'a> QueuePlace<'a> {
     /// The place `id`, which `slot` gave.
-    pub(super) fn new(slot: &'a Arc<Slot>, id: u64) -> Self {
-        Self { slot, taken_by: None, id: NonZeroU64::new(id) }
+    pub(super) fn new(slot: &'a Arc<Slot>, id: u64, request: &ResolvedRequest) -> Self {
+        Self { slot, taken_by: None, id: NonZeroU64::new(id), is_inside: request.is_inside }
     }
 
     /// The place `id` in the slot's own queue, whoever has given the id.
-    pub(super) fn in_queue_of(slot: &'a Arc<Slot>, id: u64) -> Self {
-        Self { slot, taken_by: Some(Arc::clone(slot)), id: NonZeroU64::new(id) }
+    pub(super) fn in_queue_of(slot: &'a Arc<Slot>, id: u64, request: &ResolvedRequest) -> Self {
+        Self { taken_by: Some(Arc::clone(slot)), ..Self::new(slot, id, request) }
     }
 
     /// The place of a task that has the turn `turn` and waits for a permit in the store: a permit of this process may come free first.
@@ -43,7 +45,7 @@ impl<'a> QueuePlace<'a> {
         mutant!(AskersWaitElsewhere => return None);
         let permits = slot.permits.as_deref().filter(|_| PermitQueue::has_made(turn))?;
         permits.add_asker(turn, Waiter::new(request));
-        Some(Self::new(slot, turn))
+        Some(Self::new(slot, turn, request))
     }
 
     /// Waits for the turn until the attempt is given up. [`turn_of`] takes in the end of the wait.
@@ -69,13 +71,13 @@ impl Future for QueuePlace<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Turn>> {
         // `close` may have emptied the queue just before this task joined it.
-        let Some(id) = self.id.map(NonZeroU64::get).filter(|_| !self.slot.core.is_closed()) else {
+        let Some(id) = self.id.map(NonZeroU64::get).filter(|_| !self.slot.core.refuses(self.is_inside)) else {
             return Poll::Ready(None);
         };
         if let Some(permits) = self.permits(id) {
             let Some(slot) = permits.poll(id, context.waker()) else {
                 // Of those whom `close` has taken out, nobody has the turn.
-                return if is_emptied(self.slot) { Poll::Ready(None) } else { Poll::Pending };
+                return if is_emptied(self.slot, self.is_inside) { Poll::Ready(None) } else { Poll::Pending };
             };
             self.taken_by = Some(slot);
         }
@@ -102,9 +104,9 @@ impl Drop for QueuePlace<'_> {
     }
 }
 
-fn is_emptied(slot: &Slot) -> bool {
+fn is_emptied(slot: &Slot, is_inside: bool) -> bool {
     mutant!(EmptiedQueueAwaited => return false);
-    slot.core.is_closed()
+    slot.core.refuses(is_inside)
 }
 
 /// The turn that a task has waited for, or why the task gets none. It leaves its place only after this.

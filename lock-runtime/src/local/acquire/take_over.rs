@@ -14,7 +14,7 @@ use crate::timing::ASK_BACKOFF;
 /// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
 /// commands.
 pub(super) fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
-    if core.is_closed() {
+    if core.refuses(request.is_inside) {
         return Err(turn);
     }
     if request.joins_readers() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::Slot;
-use crate::lock::{Lock, Passed, PassedBy};
+use crate::lock::{Lock, Passed, PassedBy, Waiter};
 
 impl Slot {
     /// The task `id` waits, and is polled: from now on `waker` calls it. Returns whether it was called.
@@ -64,11 +64,12 @@ impl Slot {
         self.core.table().forget_if_unused(self);
     }
 
-    /// Fails all waiters.
+    /// Fails all waiters that the manager refuses.
     pub(crate) fn close(&self) {
-        self.note(Lock::close).for_each(Waker::wake);
+        let is_refused = |waiter: &Waiter| self.core.refuses(waiter.is_inside);
+        self.note(|lock| lock.close(is_refused)).into_iter().for_each(Waker::wake);
         if let Some(permits) = &self.permits {
-            permits.close();
+            permits.close(is_refused);
         }
         self.wake();
     }

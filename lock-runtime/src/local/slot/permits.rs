@@ -132,14 +132,16 @@ impl PermitQueue {
         queue.waiters.len() - queue.askers.len()
     }
 
-    /// Fails all who wait.
-    pub(in crate::local) fn close(&self) {
+    /// Fails all who wait and are refused.
+    pub(in crate::local) fn close(&self, is_refused: impl Fn(&Waiter) -> bool) {
         let waiters = {
             let queue = &mut *self.0.lock();
-            queue.askers.clear();
-            queue.waiters.take_all()
+            let waiters = queue.waiters.take_if(is_refused);
+            let left: BTreeSet<_> = queue.waiters.ids().collect();
+            queue.askers.retain(|id| left.contains(id));
+            waiters
         };
-        waiters.for_each(Waker::wake);
+        waiters.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -22,7 +22,7 @@ fn ask(token: &Token, share: Option<Share>) -> Ask {
         share,
         claim: CLAIM,
         wait: false,
-        replaces: false,
+        replaces: None,
         fences: 0,
         give_up: Deadline::after(CLAIM),
         cause: Cause::Task,

@@ -131,22 +131,6 @@ fn an_ask_whose_grant_was_taken_by_force_is_begun_anew() {
     }
 }
 
-/// The keeper repeats it as a try, and reads that answer after the task has read its own.
-#[test]
-fn the_repetition_of_what_replaces_the_holder_ends_no_try() {
-    for bug in [None, Some(Mutant::NewestEndsAsTry)] {
-        let (_seeded, mut pending) = (Seeded::begin(bug), PendingAsk { replaces: true, ..pending() });
-        pending.note_sent(Moment::now(), 0, false, true);
-        let (first, repetition) = (Ask { replaces: true, wait: true, ..ask(&pending) }, ask(&pending));
-        assert!(!repetition.wait);
-        pending.on_answer(&first, Answer::Busy(busy("x", 1, 9)), &Plain::new());
-        assert_eq!(pending.is_repeated_try(&repetition), bug.is_some());
-    }
-    let mut a_try = PendingAsk { waits: false, ..pending() };
-    a_try.note_sent(Moment::now(), 0, false, false);
-    assert!(a_try.is_repeated_try(&ask(&a_try)));
-}
-
 /// Whoever stands in front may be dead, and nobody reads its grant. So the keeper asks when the owner's lease is over, also for a task
 /// that is not polled.
 #[tokio::test(start_paused = true)]

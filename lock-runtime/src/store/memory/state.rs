@@ -41,10 +41,14 @@ pub(super) struct Lock {
     pub(super) owner: Option<(Token, Deadline)>,
     pub(super) sharing: Sharing,
     pub(super) queue: VecDeque<Waiter>,
+    /// The requests that replace its holder, the newest first, and until when each of them may ask. The newest waits in front.
+    pub(super) replacing: Vec<(Token, Deadline)>,
 }
 
 pub(super) struct Waiter {
     pub(super) token: Token,
+    /// Whether it replaces the holder.
+    pub(super) replaces: bool,
     pub(super) share: Option<Share>,
     pub(super) claim: Duration,
 }
@@ -54,15 +58,16 @@ impl Lock {
         self.owner.is_none() && self.sharing.is_none()
     }
 
-    /// Whether somebody has the lock, or waits for it.
+    /// Whether somebody has the lock, or waits for it, or may ask whether a newer request has come.
     fn is_used(&self) -> bool {
-        !self.is_free() || !self.queue.is_empty()
+        !self.is_free() || !self.queue.is_empty() || !self.replacing.is_empty()
     }
 
     /// Ends the leases whose time is over.
     fn end_over(&mut self, now: Moment) {
         self.owner.take_if(|(_, until)| until.has_passed_at(now));
         self.sharing.end_over(now);
+        self.replacing.retain(|(_, until)| !until.has_passed_at(now));
     }
 }
 
@@ -147,7 +152,7 @@ impl Shared {
     pub(super) fn join_queue(&mut self, key: &Arc<str>, token: &Token, share: Option<Share>, claim: Duration) {
         let lock = self.locks.entry(Arc::clone(key)).or_default();
         if !lock.queue.iter().any(|waiter| waiter.token == *token) {
-            lock.queue.push_back(Waiter { token: token.clone(), share, claim });
+            lock.queue.push_back(Waiter { token: token.clone(), replaces: false, share, claim });
         }
     }
 
@@ -201,8 +206,8 @@ impl Shared {
         if ask.wait && ask.give_up.has_passed_at(now) {
             return Answer::Late;
         }
-        if ask.replaces {
-            return self.replace(ask, pushes);
+        if let Some(replacing) = &ask.replaces {
+            return self.replace(ask, replacing, pushes);
         }
         if ask.share.is_some() {
             return self.ask_for_share(ask, pushes);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Push;
 use super::state::{Shared, Waiter};
 use crate::clock::{Deadline, without_drift};
-use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant, Ownership, TicketAnswer};
+use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant, Ownership, Replacing, TicketAnswer};
 use crate::token::Token;
 
 impl Shared {
@@ -60,17 +60,42 @@ impl Shared {
     }
 
     /// `replace.lua`.
-    pub(super) fn replace(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
+    pub(super) fn replace(&mut self, ask: &Ask, replacing: &Replacing, pushes: &mut Vec<Push>) -> Answer {
         let Ask { key, token, claim, .. } = ask;
-        let lock = self.locks.entry(Arc::clone(key)).or_default();
-        let waits = lock.queue.iter().any(|waiter| waiter.token == *token);
-        if !waits && !self.owns(key, token) {
+        if !self.owns(key, token) {
+            let Some(is_new) = self.come(ask, replacing) else {
+                self.leave_queue(key, token);
+                return Answer::Replaced;
+            };
             let lock = self.locks.entry(Arc::clone(key)).or_default();
-            lock.queue.push_front(Waiter { token: token.clone(), share: None, claim: *claim });
-            self.force(key, Some(token), pushes);
+            let older = lock.queue.pop_front_if(|first| first.replaces && first.token != *token);
+            lock.queue.retain(|waiter| waiter.token != *token);
+            lock.queue.push_front(Waiter { token: token.clone(), replaces: true, share: None, claim: *claim });
+            if let Some(older) = older
+                && let Some(listener) = self.listener(&older.token)
+            {
+                pushes.push(Push::Forced(listener, Arc::clone(key), older.token));
+            }
+            if is_new {
+                self.force(key, Some(token), pushes);
+            }
         }
         // It waits by now, and the owner knows.
-        self.ask(&Ask { replaces: false, wait: false, ..ask.clone() }, pushes)
+        self.ask(&Ask { replaces: None, wait: false, ..ask.clone() }, pushes)
+    }
+
+    /// Notes that a request has come. Returns whether it is new, or `None` when a newer one has come since.
+    fn come(&mut self, ask: &Ask, Replacing { name, is_known }: &Replacing) -> Option<bool> {
+        let lock = self.locks.entry(Arc::clone(&ask.key)).or_default();
+        lock.replacing.retain(|(_, until)| !until.has_passed_at(self.now));
+        match lock.replacing.iter().position(|(other, _)| other == name) {
+            Some(0) => Some(false),
+            None if !is_known || lock.replacing.is_empty() => {
+                lock.replacing.insert(0, (name.clone(), ask.give_up));
+                Some(true)
+            }
+            _ => None,
+        }
     }
 
     /// Frees a lock of which nobody has to stop, or passes it on.

@@ -27,7 +27,8 @@ fn vote(votes: &mut Polled, number: usize, answer: Answer) {
     match answer {
         Answer::Granted(grant) => votes.yes.push((number, grant)),
         Answer::Busy(busy) => votes.no.push((number, busy)),
-        Answer::Late => {
+        // A quorum's lock is not taken from its holder.
+        Answer::Late | Answer::Replaced => {
             let problem = BackendError::new("the ask came too late");
             votes
                 .failed

@@ -58,6 +58,7 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
             let (frees_in, endless, pause) = (frees_in(*left), *left == -1, lease_left(*pause).unwrap_or_default());
             Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false }))
         }
+        [Value::Int(2)] => Ok(Answer::Replaced),
         [Value::Int(-1)] => Ok(Answer::Late),
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),
@@ -75,7 +76,7 @@ pub(super) fn read_adopted(answer: Value, ask: &Ask, anchor: Anchor) -> Result<T
     }
     match read_answer(answer, ask, anchor)? {
         Answer::Granted(grant) => Ok(TicketAnswer::Granted(grant)),
-        Answer::Busy(_) => Err(StoreError::no_answer()),
+        Answer::Busy(_) | Answer::Replaced => Err(StoreError::no_answer()),
         Answer::Late => {
             let problem = BackendError::new("the server came to the adoption too late");
             Err(StoreError { out_of_time: true, reach: Reach::Refused, ..StoreError::later(problem) })

@@ -13,7 +13,7 @@ use super::{RedisStore, keys_per_lock, lock_keys, millis, scripts};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 use crate::store::seen::SHARED;
-use crate::store::{Anchor, Answer, Answers, Ask, Store as _, StoreError, exactly_one};
+use crate::store::{Anchor, Answer, Answers, Ask, Replacing, Store as _, StoreError, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -87,8 +87,8 @@ impl Verb for Ask {
 
     async fn send(store: &RedisStore, asks: &[Self], deadline: Deadline) -> Answers<Answer> {
         let is_shared = asks.iter().any(Verb::is_shared);
-        // Tasks alone ask so, each for itself.
-        let replaces = asks.iter().any(|ask| ask.replaces);
+        // Each asks so for itself.
+        let replacing = asks.iter().find_map(|ask| ask.replaces.as_ref());
         let arguments = |link: &Link, command: &mut Cmd| {
             for ask in asks {
                 lock_keys(command, &ask.key, is_shared);
@@ -101,8 +101,8 @@ impl Verb for Ask {
                 }
                 command.arg(u8::from(ask.wait)).arg(ask.fences).arg(not_after);
             }
-            if replaces {
-                command.arg(millis(CLAIM));
+            if let Some(Replacing { name, is_known }) = replacing {
+                command.arg(millis(CLAIM)).arg(name.as_str()).arg(u8::from(*is_known));
             }
             if let Some(tag) = asks.first().and_then(|ask| link.shard_tag(&ask.key)) {
                 command.arg(tag);
@@ -111,10 +111,10 @@ impl Verb for Ask {
         let queued = asks.first().filter(|ask| ask.wait).map(|ask| &*ask.key);
         let outgoing = |command| Outgoing::waiting(command, queued);
         let keys = (asks.first().map_or("", |ask| &ask.key), keys_per_lock(is_shared) * asks.len());
-        let script = match (is_shared, replaces) {
+        let script = match (is_shared, replacing) {
             (true, _) => &scripts::SHARED_ASK,
-            (false, true) => &scripts::REPLACE,
-            (false, false) => &scripts::ASK,
+            (false, Some(_)) => &scripts::REPLACE,
+            (false, None) => &scripts::ASK,
         };
         let mut called = store.run_as(outgoing, script, keys, arguments, deadline).await?;
         let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;

@@ -24,7 +24,7 @@ fn ask(fences: u32) -> Ask {
         share: None,
         claim,
         wait: true,
-        replaces: false,
+        replaces: None,
         fences,
         give_up: Deadline::after(claim),
         cause: Cause::Task,
@@ -102,7 +102,7 @@ fn look_at(outcome: Result<Answer, StoreError>) {
     match outcome {
         Ok(Answer::Granted(grant)) => drop((grant.until.remaining(), grant.until.on_timer())),
         Ok(Answer::Busy(busy)) => drop(busy.owner.label()),
-        Ok(Answer::Late) => {}
+        Ok(Answer::Late | Answer::Replaced) => {}
         Err(error) => drop((error.is_denied(), error.problem.to_string())),
     }
 }

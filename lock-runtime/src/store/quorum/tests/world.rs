@@ -297,7 +297,7 @@ pub(super) fn ask(token: &str) -> Ask {
         share: None,
         claim: CLAIM,
         wait: true,
-        replaces: false,
+        replaces: None,
         fences: 0,
         give_up,
         cause: Cause::Task,

@@ -1,22 +1,45 @@
--- Asks for a lock in place of its owner: who asks is the first waiter from now on, and the owner is told to stop. Idempotent: a
--- token that owns the lock, or waits in its queue, takes nothing more.
+-- Asks for a lock in place of its owner: who asks is the first waiter from now on, and the owner is told to stop. Of several requests
+-- that ask so only the newest gets the lock; an older one that waits is told to ask, and learns it from the answer. Idempotent: a request
+-- that is the newest takes nothing more.
 -- Rules of docs/protocol.md: 2 (no ask after its not_after), 11 (a grant starts as a claim), 21 (the owner is told, and has a claim
 -- to stop), 25 (the newest wins).
 --
 -- KEYS  lock, queue, fence
 -- ARGV  token, claim in ms, 1 (it waits), fencing tokens wanted, server time in µs after which the asker has given up (0 = never),
---       how long the owner may take to stop, in ms
+--       how long the owner may take to stop, in ms, the first token under which the request asked so, 1 if that was ever answered
 --       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
--- Returns as ask.lua
+-- Returns as ask.lua, or { now, { 2 } } when a newer request has come
 
 -- include values.lua
 -- include queue.lua
 -- include take.lua
 
--- Puts `entry` in front of all others.
-local function join_first(queue, entry)
-  local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2]
-  redis.call('ZADD', queue, number(first and first - 1 or now()), entry)
+local FIRST = -1 -- the score of who asks so: others have times, so it comes before them
+local NEWEST_TTL = 3600000 -- in ms: who still waits has asked many times until then
+local NEWEST_BYTES = 4000 -- of the requests that came before this many bytes of others, only those are known that were answered
+
+-- The requests that came last, the newest first, and whether `request` is the newest, or comes only now. It is neither when a newer one
+-- has come since.
+local function find(lock, request, is_answered)
+  local newest = call_or('', 'GET', '{' .. lock .. '}:newest') or ''
+  local place = string.find(newest, request, 1, true)
+  return newest, place == 1, not place and not (is_answered and newest ~= '')
+end
+
+local function note(lock, request, newest)
+  local requests = string.sub(request .. ' ' .. newest, 1, NEWEST_BYTES)
+  redis.call('SET', '{' .. lock .. '}:newest', requests, 'PX', NEWEST_TTL)
+end
+
+-- Puts `entry` in front of all others. An older request that waits there leaves, and is told to ask.
+local function join_first(lock, queue, entry)
+  local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+  if first[1] and first[1] ~= entry and tonumber(first[2]) == FIRST then
+    leave(queue, first[1])
+    local older = token_of(first[1])
+    tell(older, 'forced ' .. older .. ' ' .. lock)
+  end
+  redis.call('ZADD', queue, FIRST, entry)
   redis.call('PEXPIRE', queue, QUEUE_TTL)
 end
 
@@ -25,7 +48,7 @@ local function may_be_data(lock, owner)
   return not channel(owner) and not string.find(owner, SHARED, 1, true) and redis.call('PTTL', lock) == -1
 end
 
-local function replace(lock, queue, fence, token, claim, fences, not_after, stop)
+local function replace(lock, queue, fence, token, claim, fences, not_after, stop, request, is_answered)
   if not_after > 0 and now() > not_after then
     return { -1 }
   end
@@ -35,13 +58,18 @@ local function replace(lock, queue, fence, token, claim, fences, not_after, stop
     owner = nil
   end
   if owner ~= token then
-    local waits = redis.call('ZSCORE', queue, entry)
-    if not waits then
-      join_first(queue, entry)
+    local newest, is_newest, is_new = find(lock, request, is_answered)
+    if not is_newest and not is_new then
+      pcall(leave, queue, entry)
+      return { 2 }
+    end
+    join_first(lock, queue, entry)
+    if is_new then
+      note(lock, request, newest)
     end
     if not owner then
       hand_off(lock, queue, token)
-    elseif not waits and not may_be_data(lock, owner) then
+    elseif is_new and not may_be_data(lock, owner) then
       take(lock, queue, owner, stop, token)
     end
     owner = value_of(lock)
@@ -55,8 +83,8 @@ local function replace(lock, queue, fence, token, claim, fences, not_after, stop
   return { 0, left, holder, 0 }
 end
 
-shard = ARGV[7]
+shard = ARGV[9]
 local ran, answer = pcall(replace, KEYS[1], KEYS[2], KEYS[3],
-  ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]))
+  ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == '1')
 tell_near(KEYS[1], KEYS[2])
 return { now(), ran and answer or { -2, message_of(answer) } }
