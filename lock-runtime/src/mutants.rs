@@ -40,6 +40,7 @@ mod seeded {
         BodyPolledOn,
         BriefFailureIsAnswer,
         BusyIsUnusable,
+        CalledForgotten,
         CalledOneByOne,
         CalledReadersKeptForEver,
         CallsTooSeldom,

@@ -102,7 +102,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
 type Begun<'a> = Result<Hold, (Turn, Option<CountedWaiter<'a>>)>;
 
 /// Makes a complete hold of what the task has: with the turn it asks the store, and who joined other readers draws its fencing token.
-/// `None` when the task has to begin anew: the hold of the readers was lost, or this reader came late.
+/// `None` when the task has to begin anew: the hold of the readers was lost, this reader came late, or nobody knew of the task any more.
 async fn complete<'a>(
     core: &'a Arc<Core>,
     slot: &Slot,
@@ -117,6 +117,7 @@ async fn complete<'a>(
             match drive(core, turn, request, attempt, &mut now, waiting).await? {
                 Driven::Hold(hold) => break hold,
                 Driven::Moved(other, still) => (turn, waiting) = (other, still),
+                Driven::Anew => return Ok(None),
             }
         },
     };
