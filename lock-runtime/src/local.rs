@@ -234,11 +234,24 @@ impl Core {
     /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
     fn withdraw(&self, release: Release) {
         mutant!(NoWithdrawal => return);
+        debug_assert!(!self.is_held_under(&release), "a task has the lock that is withdrawn");
         if self.schedule.is_to_rest(&release.token) {
             return;
         }
         self.store.withdraw_behind(&release);
         self.release_later(release);
+    }
+
+    /// Withdraws what is nobody's, as a message or a late answer says: never what a task has.
+    pub(crate) fn withdraw_stray(&self, release: Release) {
+        debug_assert!(!self.is_held_under(&release), "a task has the lock that is withdrawn");
+        self.release_later(release);
+    }
+
+    /// Whether a task here has the lock under the token of `release`.
+    fn is_held_under(&self, release: &Release) -> bool {
+        let is_held = |lock: &Lock| lock.is_held() && lock.wants(&release.token);
+        self.slots_of(&release.key).any(|slot| slot.peek(is_held))
     }
 
     /// Releases a lease, or withdraws an ask, without waiting.

@@ -78,6 +78,8 @@ pub(crate) struct Lock {
     counts: Counts,
     /// Whether the keeper looks at the lock at each of its ticks.
     is_tracked: bool,
+    /// Whether the table has forgotten it. From then on no task uses it: who comes back to it begins anew.
+    is_forgotten: bool,
     standing: Standing,
     /// Why the last command to the store failed. Boxed, like all that most locks never have.
     failure: Option<Box<StoreError>>,
@@ -120,6 +122,7 @@ impl Default for Lock {
             newest: 0,
             counts: Counts::default(),
             is_tracked: false,
+            is_forgotten: false,
             standing: Standing::Nothing,
             failure: None,
             has_yielded: false,
@@ -226,13 +229,27 @@ impl Lock {
         self.waiters.is_empty() && !self.offers.has_late()
     }
 
-    /// What was counted, when no task uses the lock.
-    pub(crate) fn counts_if_unused(&self) -> Option<Counts> {
-        let is_unused = self.turn.is_none()
+    fn is_unused(&self) -> bool {
+        self.turn.is_none()
             && self.has_nobody_behind()
             && matches!(self.standing, Standing::Nothing)
-            && self.ending.is_empty();
-        is_unused.then_some(self.counts)
+            && self.ending.is_empty()
+    }
+
+    /// Forgets the lock when no task uses it: no task may use it from now on. Returns what was counted.
+    pub(crate) fn forget_if_unused(&mut self) -> Option<Counts> {
+        self.is_forgotten |= self.is_unused();
+        self.is_forgotten.then_some(self.counts)
+    }
+
+    fn is_forgotten(&self) -> bool {
+        mutant!(CalledForgotten => return false);
+        self.is_forgotten
+    }
+
+    /// Whether the table knows the lock if a task uses it.
+    pub(crate) fn is_in_order(&self) -> bool {
+        !self.is_forgotten() || self.is_unused()
     }
 
     /// What was counted, how many tasks hold the lock, and whether its lease lingers.

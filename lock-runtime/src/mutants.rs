@@ -40,6 +40,7 @@ mod seeded {
         AwaitedReleaseRepeated,
         BodyPolledOn,
         BusyIsUnusable,
+        CalledForgotten,
         CalledOneByOne,
         CalledReadersKeptForEver,
         CallsTooSeldom,

@@ -115,7 +115,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                 if !is_known || (is_queued && is_left(&core, slot, ask)) {
                     // Rules 12 and L3: the token was given up meanwhile, so nobody waits for this grant or has a use for this
                     // place in the queue. The withdrawal may have come before the repetition: a cluster redirects commands.
-                    core.release_later(ask.withdrawal());
+                    core.withdraw_stray(ask.withdrawal());
                 } else if is_queued && !is_reachable(&core, &ask.key) {
                     // The waiting task asks again, which makes the connection. It may not be polled just now.
                     slot.on_interruption();
@@ -171,7 +171,7 @@ fn withdraw_if_unused(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreEr
         && !slot.leave_to_user(&ask.token)
         && let Some(core) = core.upgrade()
     {
-        core.release_later(ask.withdrawal());
+        core.withdraw_stray(ask.withdrawal());
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
 type Begun<'a> = Result<Hold, (Turn, Option<CountedWaiter<'a>>)>;
 
 /// Makes a complete hold of what the task has: with the turn it asks the store, and who joined other readers draws its fencing token.
-/// `None` when the task has to begin anew: the hold of the readers was lost, or this reader came late, or any task in a shutdown.
+/// `None` when the task has to begin anew: the hold of the readers was lost, this reader came late, or nobody knows of the task any more.
 async fn complete<'a>(
     core: &'a Arc<Core>,
     slot: &Slot,

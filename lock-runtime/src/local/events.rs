@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::{Core, Slot};
 use crate::lock::ForcedToken;
-use crate::loss_reason::LossReason;
 use crate::observe;
 use crate::protocol::{Pushed, Release};
 use crate::store::{Events, Store, Traffic};
@@ -26,7 +25,7 @@ impl Events for Core {
         // Rule 12: nobody here waits for this grant, so it is released.
         mutant!(StrayGrantKept => return);
         observe::stray_grant(key);
-        self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
+        self.withdraw_stray(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
     }
 
     fn on_contention(&self, key: &str) {
@@ -63,16 +62,20 @@ impl Events for Core {
         match self.slots_of(key).find_map(|slot| Some((slot.step(|lock, out| lock.on_forced(token, out))?, slot))) {
             Some((ForcedToken::Leased, slot)) => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)));
-                mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), LossReason::Forced));
+                mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), crate::loss_reason::LossReason::Forced));
                 self.schedule.verify(vec![slot]);
             }
-            Some((ForcedToken::Lingers, slot)) => self.revoke(&slot, Some(token), LossReason::Forced),
+            Some((ForcedToken::Lingers, slot)) => {
+                self.release_if_lingering(&slot);
+                // A task may have taken it over just before. Whether the message is true, the store knows.
+                self.schedule.verify(vec![slot]);
+            }
             // The mark ends with the release that comes after the token's use. Otherwise the mark ends with its claim.
             Some((ForcedToken::Awaited, _)) => {}
             // So it does with a release that is on its way, and that says to its task what it found.
             None if self.schedule.is_releasing(token) => {}
             // Nobody here uses the token any more, and its release was given up.
-            None => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)),
+            None => self.withdraw_stray(Release::withdrawal(&key.into(), token, CLAIM)),
         }
     }
 

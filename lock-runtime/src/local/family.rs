@@ -150,7 +150,7 @@ impl Family {
     /// Forgets `slot` when no task uses it. Returns what it has counted.
     pub(super) fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> Option<Counts> {
         let place = self.slots.iter().position(|listed| Arc::ptr_eq(listed, slot))?;
-        let counts = slot.peek(Lock::counts_if_unused)?;
+        let counts = slot.note(Lock::forget_if_unused)?;
         self.slots.swap_remove(place);
         Some(counts)
     }

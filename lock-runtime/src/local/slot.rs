@@ -113,6 +113,7 @@ impl Slot {
         let mut state = self.state.lock();
         let result = change(&mut state.lock);
         debug_assert!(state.is_arranged(&Effects::default()), "such a change is a step");
+        debug_assert!(state.lock.is_in_order(), "a task uses a lock that is forgotten");
         result
     }
 
@@ -163,6 +164,7 @@ impl Slot {
         if !state.is_arranged(&left.effects) {
             state.arrange(self, left);
         }
+        debug_assert!(state.lock.is_in_order(), "a task uses a lock that is forgotten");
         result
     }
 

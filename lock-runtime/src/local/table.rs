@@ -164,7 +164,7 @@ impl Table {
             self.tell_if_emptied(keys);
             return;
         }
-        if let Some(counts) = slots.remove_if(slot, || slot.peek(Lock::counts_if_unused)) {
+        if let Some(counts) = slots.remove_if(slot, || slot.note(Lock::forget_if_unused)) {
             forgotten.add(counts);
             self.tell_if_emptied(keys);
         }

@@ -10,6 +10,7 @@ use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
+mod called;
 mod late;
 mod lingering;
 mod managers;

@@ -212,7 +212,8 @@ impl Lock {
     }
 
     /// The release of a lease whose hold was lost. `None` when bodies end first (rule 14). Then the last of them has it sent.
-    fn release_after_bodies(&mut self, lease: Lease, reason: LossReason, env: &dyn Env) -> Option<Release> {
+    fn release_after_bodies(&mut self, mut lease: Lease, reason: LossReason, env: &dyn Env) -> Option<Release> {
+        self.expel_called(&mut lease, env);
         let bodies = lease.hold.as_ref().map_or(0, |hold| match reason {
             // A minority still has the lock, and a guard is waited for as a body is.
             LossReason::TooFewServers => hold.users(),

@@ -273,8 +273,16 @@ impl Lock {
     pub(super) fn end_late_try(&mut self, env: &dyn Env) {
         mutant!(RefusedTryHasTurn => return);
         if self.turn.is_some() && !self.is_held() {
-            self.offers.offer = Offer::Missed(Deadline::new(env.now(), Duration::ZERO));
+            self.miss(env, env.now());
             self.track();
+        }
+    }
+
+    /// Notes that the task with the turn did not come. Whoever comes next takes the turn.
+    fn miss(&mut self, env: &dyn Env, now: Moment) {
+        self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
+        if let Some(id) = self.turn {
+            self.note_late(id, env, now);
         }
     }
 
@@ -341,7 +349,7 @@ impl Lock {
             if pending.unanswered_since().is_some_and(|sent| now.since(sent) <= longest) {
                 return Action::LookAgain;
             }
-            self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
+            self.miss(env, now);
             return Action::PassOver;
         }
         // What is sent nowhere tells nothing, and would have to be withdrawn all the same.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::request::ResolvedRequest;
-use super::{Effects, Lease, Lock};
+use super::{Effects, Env, Lease, Lock};
 use crate::attendance::{Attendance, Early};
 use crate::clock::{Deadline, Moment};
 use crate::observe::{Path, metrics};
@@ -175,7 +175,7 @@ impl Lock {
     }
 
     /// Removes called waiters that are late from the hold. They keep their places (rule L7).
-    pub(super) fn check_calls(&mut self, now: Moment) -> Calls {
+    pub(super) fn check_calls(&mut self, env: &dyn Env, now: Moment) -> Calls {
         let Some(readers) = self.readers().filter(|readers| !readers.called.is_empty()) else { return Calls::Answered };
         if now.since(readers.called_at) <= TURN_PATIENCE {
             return Calls::Open;
@@ -183,9 +183,20 @@ impl Lock {
         mutant!(CalledReadersKeptForEver => return Calls::Open);
         let late = std::mem::take(&mut readers.called);
         let is_empty = readers.is_empty();
-        for id in late {
-            self.offers.note_late(id, now);
-        }
+        self.note_all_late(late, env, now);
         if is_empty { Calls::Abandoned } else { Calls::Answered }
+    }
+
+    /// Removes called waiters from a hold that is lost. They keep their places, as those that are late do (rule L7).
+    pub(super) fn expel_called(&mut self, lease: &mut Lease, env: &dyn Env) {
+        mutant!(CalledForgotten => return);
+        let Some(readers) = lease.readers().filter(|readers| !readers.called.is_empty()) else { return };
+        self.note_all_late(std::mem::take(&mut readers.called), env, env.now());
+    }
+
+    fn note_all_late(&mut self, called: BTreeSet<u64>, env: &dyn Env, now: Moment) {
+        for id in called {
+            self.note_late(id, env, now);
+        }
     }
 }

@@ -198,7 +198,7 @@ impl Lock {
         let now = env.now();
         let hold = self.lease_mut().and_then(|lease| lease.hold.as_mut());
         let held_long = hold.and_then(|hold| hold.note_long(env.settings().warn_held_for, now));
-        let calls = if env.share().is_some() { self.check_calls(now) } else { Calls::Answered };
+        let calls = if env.share().is_some() { self.check_calls(env, now) } else { Calls::Answered };
         let present = self.check_early(env, now, out);
         let action = if calls == Calls::Abandoned || present == Present::Nobody {
             Action::EndUnused

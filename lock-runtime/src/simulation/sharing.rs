@@ -1,4 +1,5 @@
-//! Readers, writers and permits in many worlds: what overlaps, who starves, and what is left behind.
+//! Readers, writers and permits in many worlds: what overlaps, who starves, and what is left behind. In some of them holds are lost while
+//! tasks that were called have not come.
 //!
 //! These worlds have checks of their own, which look at the guards themselves.
 
@@ -22,7 +23,8 @@ use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::observe::Path;
-use crate::{LockError, LockGuard, LockManager};
+use crate::store::Events as _;
+use crate::{LockError, LockGuard, LockManager, OnBusy};
 
 mod dead;
 mod scenes;
@@ -48,6 +50,8 @@ enum Mode {
     Permit,
     /// The only permit: another number of them.
     Only,
+    /// Alone, and in place of whoever has the lock.
+    Newest,
 }
 
 /// What a world is about.
@@ -65,6 +69,10 @@ struct Scene {
     lingers: bool,
     /// Whether all tasks are of one process.
     is_one_process: bool,
+    /// Whether holds are lost, and tasks of all modes are polled seldom.
+    loses: bool,
+    /// Whether the store is in memory.
+    is_embedded: bool,
 }
 
 const READERS: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Alone]);
@@ -83,7 +91,9 @@ const NUMBERS: Scene = Scene {
 
 impl Scene {
     const fn of(modes: &'static [Mode]) -> Self {
-        Self { modes, is_troubled: false, is_late: false, is_dense: false, lingers: false, is_one_process: false }
+        let (is_troubled, is_late, is_dense, lingers) = (false, false, false, false);
+        let (is_one_process, loses, is_embedded) = (false, false, false);
+        Self { modes, is_troubled, is_late, is_dense, lingers, is_one_process, loses, is_embedded }
     }
 
     const fn troubled(self) -> Self {
@@ -97,6 +107,14 @@ impl Scene {
     const fn lingering(self) -> Self {
         Self { lingers: true, ..self }
     }
+
+    const fn losing(self) -> Self {
+        Self { loses: true, ..self.late() }
+    }
+
+    const fn embedded(self) -> Self {
+        Self { is_embedded: true, ..self }
+    }
 }
 
 /// What a world showed.
@@ -107,6 +125,8 @@ struct Shown {
     overlap: bool,
     /// There were more permits than may be.
     too_many: bool,
+    /// A task had the lock, and its manager knew of no lock in use.
+    unknown: bool,
     /// A fencing token was not greater than that of an earlier hold.
     stale_fence: bool,
     /// The longest that a patient task waited.
@@ -136,7 +156,7 @@ impl Shown {
 
     fn is_well(&self, scene: Scene) -> bool {
         let is_soon = scene.is_troubled || scene.is_late || !self.is_slow();
-        !(self.overlap || self.too_many || self.stale_fence || self.starved || self.lost)
+        !(self.overlap || self.too_many || self.unknown || self.stale_fence || self.starved || self.lost)
             && is_soon
             && self.left.is_empty()
             && self.slots == 0
@@ -160,7 +180,8 @@ impl Board {
             return;
         }
         let others = self.holds.len();
-        let is_alone = mode == Mode::Alone || self.holds.iter().any(|(mode, _)| *mode == Mode::Alone);
+        let is_of_one = |mode| matches!(mode, Mode::Alone | Mode::Newest);
+        let is_alone = is_of_one(mode) || self.holds.iter().any(|(mode, _)| is_of_one(*mode));
         self.shown.overlap |= is_alone && others > 0;
         // A request for the larger number may come beside the only permit.
         let is_permit = |mode| matches!(mode, Mode::Permit | Mode::Only);
@@ -172,7 +193,7 @@ impl Board {
         self.holds.push((mode, Arc::downgrade(guard)));
         // Of those who share the lock, one may look later at a token that it drew earlier.
         if let Some(fence) = guard.fencing_token().map(u64::from) {
-            self.shown.stale_fence |= mode == Mode::Alone && fence <= self.fence;
+            self.shown.stale_fence |= is_of_one(mode) && fence <= self.fence;
             self.fence = self.fence.max(fence);
         }
     }
@@ -223,6 +244,8 @@ impl Task {
             Mode::Read => request.read().linger(self.linger()),
             Mode::Permit => request.permits(PERMITS),
             Mode::Only => request.permits(1),
+            Mode::Newest if wait.is_zero() => request,
+            Mode::Newest => request.on_busy(OnBusy::Replace),
         };
         let start = Instant::now();
         let cancelled = self.scene.is_troubled && !is_last && self.random.u8(..6) == 0;
@@ -233,12 +256,18 @@ impl Task {
             Ok(Ok(guard)) => {
                 let path = guard.handle().path();
                 let guard = Arc::new(guard);
-                self.board.lock().unwrap().note(self.mode, &guard, path, waited);
+                let is_unknown = self.locks.stats().keys == 0 && guard.is_valid();
+                {
+                    let mut board = self.board.lock().unwrap();
+                    board.note(self.mode, &guard, path, waited);
+                    board.shown.unknown |= is_unknown;
+                }
                 sleep(Duration::from_micros(self.random.u64(0..30_000))).await;
                 let guard = Arc::into_inner(guard).unwrap();
                 if self.random.bool() {
                     let is_lost = guard.release().await.is_err();
-                    self.board.lock().unwrap().shown.lost |= is_lost && !self.scene.is_troubled && !self.scene.is_late;
+                    let is_calm = !self.scene.is_troubled && !self.scene.is_late;
+                    self.board.lock().unwrap().shown.lost |= is_lost && is_calm;
                 } else {
                     drop(guard);
                 }
@@ -272,7 +301,7 @@ fn begin(
 ) -> JoinHandle<()> {
     let mode = scene.modes[number % scene.modes.len()];
     let task = Task { locks: locks.clone(), board: Arc::clone(board), mode, scene, random: random.fork() };
-    let is_late = scene.is_late && mode != Mode::Alone && random.u8(..3) == 0;
+    let is_late = scene.is_late && (mode != Mode::Alone || scene.loses) && random.u8(..3) == 0;
     if is_late { tokio::spawn(task.live_late()) } else { tokio::spawn(task.live()) }
 }
 
@@ -296,6 +325,18 @@ async fn trouble(network: &Network, mut random: Rng) {
     network.set_conditions(Conditions { delay, ..Conditions::default() });
 }
 
+/// Somebody takes the lock from all who have it, again and again, or says that another client has changed it, which is not so.
+async fn lose(processes: [LockManager; 3], mut random: Rng) {
+    loop {
+        sleep(Duration::from_millis(random.u64(1..100))).await;
+        let locks = random.choice(&processes).unwrap();
+        match random.u8(..4) {
+            0 => locks.core().on_alarm(None),
+            _ => locks.force_release("k", &0).await.map(|_| ()).unwrap(),
+        }
+    }
+}
+
 /// Three processes use one lock. `scene.is_troubled`: one of them may be killed.
 async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network>) {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
@@ -305,7 +346,12 @@ async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network
     let delay = Duration::from_micros(random.u64(50..2000));
     network.set_conditions(Conditions { delay, ..Conditions::default() });
     let board: Arc<Mutex<Board>> = Arc::default();
-    let processes = ["p", "q", "r"].map(|name| connect(&network, name));
+    let embedded = scene.is_embedded.then(LockManager::in_memory);
+    let processes = ["p", "q", "r"].map(|name| match &embedded {
+        Some(first) => LockManager::builder().in_memory_with(first).unwrap(),
+        None => connect(&network, name),
+    });
+    let losing = scene.loses.then(|| tokio::spawn(lose(processes.clone(), random.fork())));
     let tasks_each = if scene.is_dense { 12 } else { random.usize(2..6) };
     let mut tasks: Vec<Vec<JoinHandle<()>>> = Vec::new();
     for locks in processes.iter().take(if scene.is_one_process { 1 } else { processes.len() }) {
@@ -326,6 +372,9 @@ async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network
     }
     for task in tasks.into_iter().flatten() {
         task.await.unwrap();
+    }
+    if let Some(losing) = losing {
+        losing.abort();
     }
     for locks in &processes[..2] {
         locks.shutdown().await;
@@ -350,7 +399,10 @@ fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     shown
 }
 
-const SCENES: [Scene; 12] = [
+/// Whoever has the lock loses it soon.
+const REPLACED: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Newest, Mode::Alone, Mode::Permit]);
+
+const SCENES: [Scene; 16] = [
     READERS,
     CROWDED,
     NUMBERS,
@@ -360,6 +412,10 @@ const SCENES: [Scene; 12] = [
     READERS.late(),
     PERMITTED.late(),
     MIXED.late(),
+    READERS.losing(),
+    READERS.losing().embedded(),
+    REPLACED.losing(),
+    REPLACED.losing().embedded(),
     READERS.troubled(),
     PERMITTED.troubled(),
     MIXED.troubled(),
@@ -401,7 +457,7 @@ fn each_bug_of_shared_leases_shows() {
         "local removed = redis.call('ZSCORE', shares.of(lock), member)",
     )];
     let untold: &[(&str, &str)] = &[("if channel(owner) ~= but then", "if false then")];
-    let cases: [Case; 13] = [
+    let cases: [Case; 15] = [
         ("a writer beside a reader", Bug::Scripts(beside), READERS, |shown| shown.overlap),
         ("one permit too many", Bug::Scripts(too_many), PERMITTED, |shown| shown.too_many),
         ("readers overtake a writer on the server", Bug::Scripts(overtaken), CROWDED, Shown::is_slow),
@@ -428,6 +484,18 @@ fn each_bug_of_shared_leases_shows() {
         ("the only permit is handed over beside another", Bug::Code(Mutant::HandOverUncounted), NUMBERS, |shown| {
             shown.too_many
         }),
+        (
+            "a task that was called is forgotten with the hold",
+            Bug::Code(Mutant::CalledForgotten),
+            READERS.losing(),
+            |shown| shown.overlap,
+        ),
+        (
+            "a task that was called is forgotten with the hold, in memory",
+            Bug::Code(Mutant::CalledForgotten),
+            READERS.losing().embedded(),
+            |shown| shown.overlap,
+        ),
         ("tasks that wait for a permit are forgotten", Bug::Code(Mutant::PermitQueueForgotten), PERMITTED, |shown| {
             shown.starved
         }),

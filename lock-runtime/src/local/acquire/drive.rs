@@ -28,7 +28,7 @@ pub(super) enum Driven<'a> {
     Hold(Hold),
     /// The task has the turn of another permit.
     Moved(Turn, Option<CountedWaiter<'a>>),
-    /// The task came late in a shutdown, which keeps no place for such a task, nor the slot.
+    /// Nothing is known of the task any more: its slot was forgotten, or the manager shuts down.
     Anew,
 }
 
@@ -99,6 +99,7 @@ pub(super) async fn drive<'a>(
                         }
                         turn_of(pin!(place.wait(attempt, *now)).await, &slot, request, attempt)?
                     }
+                    Back::Anew => return Ok(Driven::Anew),
                     Back::WaitsForAny(share, place) => {
                         drop(waiting);
                         return Box::pin(wait_for_any_permit(core, share, place, request, attempt, now)).await;
@@ -170,6 +171,8 @@ enum Back<'a> {
     Waits(QueuePlace<'a>),
     /// It may have any permit of this share, and keeps its place among those who wait.
     WaitsForAny(Share, OldPlace),
+    /// Its lock was forgotten.
+    Anew,
 }
 
 /// Takes in a late task that is polled at last.
@@ -179,6 +182,7 @@ fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Bac
     slot.step(|lock, out| match lock.rejoin(id, request, &**slot, out) {
         Rejoined::Turn => Back::Turn(Turn::new(slot, id)),
         Rejoined::Joined(joined) => Back::Joined(joined),
+        Rejoined::Anew => Back::Anew,
         Rejoined::Waits { patience, is_too_late } => {
             if let Some(share) = slot.share.filter(|_| slot.is_one_of_permits() && !is_too_late) {
                 return Back::WaitsForAny(share, OldPlace { id, patience });

@@ -21,9 +21,18 @@ pub(crate) enum Rejoined {
     Joined(Joined),
     /// The task waits again. Others wait so long for it when they call it.
     Waits { patience: Duration, is_too_late: bool },
+    /// The lock is forgotten. The task begins anew.
+    Anew,
 }
 
 impl Lock {
+    /// Notes that a task did not come when it was called. After a shutdown nobody waits for the task, which is told of that when it comes.
+    pub(in crate::lock) fn note_late(&mut self, id: u64, env: &dyn Env, now: Moment) {
+        if !env.is_closed() {
+            self.offers.note_late(id, now);
+        }
+    }
+
     /// Notes as late the task that did not take up its turn. Returns the id of the turn, which is to be passed on, and the release of a
     /// lease that others wait for, or that no task here takes up. `None` when the task came after all.
     pub(crate) fn note_late_turn(&mut self, env: &dyn Env, out: &mut Effects) -> Option<(u64, Option<Release>)> {
@@ -35,8 +44,8 @@ impl Lock {
             Offer::Missed(_) => {}
             _ => return None,
         }
-        if !env.is_closed() && !self.offers.is_releasing {
-            self.offers.note_late(id, now);
+        if !self.offers.is_releasing {
+            self.note_late(id, env, now);
         }
         out.takes_turn = true;
         let is_idle = self.offers.is_idle(now);
@@ -69,6 +78,9 @@ impl Lock {
 
     /// Takes in that the late task `id` is polled at last.
     pub(crate) fn rejoin(&mut self, id: u64, request: &ResolvedRequest, env: &dyn Env, out: &mut Effects) -> Rejoined {
+        if self.is_forgotten() {
+            return Rejoined::Anew;
+        }
         let now = env.now();
         let since = self.offers.late.remove(&id).map(|late| late.since);
         let patience = patience_with(since, now);
@@ -90,7 +102,7 @@ impl Lock {
             return Rejoined::Waits { patience, is_too_late };
         }
         if let Some(other) = self.turn.replace(id) {
-            self.offers.note_late(other, now);
+            self.note_late(other, env, now);
             out.takes_turn = true;
         }
         self.offers.reset();

@@ -12,7 +12,7 @@ fn all_who_wait_are_called_and_nothing_is_left_of_them() {
     assert_eq!(stage.called(), waiting);
     assert!(stage.lock.is_held(), "who holds the lock goes on");
     assert!(matches!(stage.end(id), Ending::Free(_)) && matches!(stage.pass(id), Passed::Nobody { .. }));
-    assert!(stage.lock.counts_if_unused().is_some());
+    assert!(stage.lock.forget_if_unused().is_some());
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_task_that_is_late_is_not_waited_for() {
     stage.pass_over();
     assert!(!stage.lock.is_taken(), "it keeps no place");
     assert!(stage.lock.take_unused_lease(&stage.env).is_some());
-    assert!(stage.lock.counts_if_unused().is_some());
+    assert!(stage.lock.forget_if_unused().is_some());
 }
 
 /// The shutdown waits for the body in which it waits.

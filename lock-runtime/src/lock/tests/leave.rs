@@ -23,7 +23,7 @@ fn what_the_last_task_has_asked_for_is_withdrawn() {
     let Passed::Nobody { withdrawal: Some(withdrawal), lease_left: false } = stage.pass(id) else { panic!("it asked") };
     assert_eq!((&withdrawal.token, withdrawal.claim), (&ask.token, ask.claim));
     assert!(!stage.grant(&ask), "what comes now is for nobody here");
-    assert!(stage.lock.counts_if_unused().is_some(), "nothing is left");
+    assert!(stage.lock.forget_if_unused().is_some(), "nothing is left");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tasks of one process in every order: while a task holds the lock, no single try is left without its answer (promise 7: it tries
-//! once), and after a shutdown no task waits, whatever the siblings do.
+//! once), and after a shutdown no task waits, whatever the siblings do. When a hold is lost, who has the lock next has it alone, and is
+//! known.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::{Play, Script, drive, in_each_order, wait_for_all};
+use crate::local::HoldHandle;
+use crate::loss_reason::LossReason;
 use crate::mutants::Mutant;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
@@ -33,6 +36,8 @@ enum End {
     GivesUp,
     /// It is no task that wants the lock: it shuts the manager down.
     ShutsDown,
+    /// Nor is this: all holds of the manager are lost.
+    Loses,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +86,10 @@ impl Task {
         Self { end: End::ShutsDown, ..self }
     }
 
+    const fn loses(self) -> Self {
+        Self { end: End::Loses, ..self }
+    }
+
     fn request(self, locks: &LockManager) -> LockRequest {
         let request = locks.lock("k", &0).timeout(if self.tries { Duration::ZERO } else { LONG });
         match self.mode {
@@ -99,19 +108,13 @@ impl Task {
 struct Board {
     /// The tasks that have not heard whether they get the lock.
     unanswered: Vec<usize>,
-    holds: Vec<(usize, Task)>,
+    holds: Vec<(usize, Task, HoldHandle)>,
     wrong: Option<String>,
 }
 
 impl Board {
-    fn begin(&mut self, number: usize, task: Task) {
-        self.holds.push((number, task));
-        let is_alone = |mode: Mode| !matches!(mode, Mode::Read | Mode::Permit(_));
-        let others = self.holds.len() - 1;
-        let is_beside = others > 0 && self.holds.iter().any(|(_, task)| is_alone(task.mode));
-        if is_beside || u32::try_from(others).unwrap() >= task.mode.capacity() {
-            self.wrong.get_or_insert(format!("held at once: {:?}", self.holds));
-        }
+    fn held(&self) -> Vec<Task> {
+        self.holds.iter().map(|(_, task, _)| *task).collect()
     }
 
     /// Nobody can go on before one of those who hold the lock releases it.
@@ -120,9 +123,17 @@ impl Board {
             |task: &Task| tasks.iter().any(|other| other.end == End::ShutsDown && other.beside == task.beside);
         let is_due = |task: &Task| task.tries || is_shut_down(task);
         if let Some(number) = self.unanswered.iter().find(|number| is_due(&tasks[**number])) {
-            self.wrong.get_or_insert(format!("{number} is not answered while it is held: {:?}", self.holds));
+            let held = self.held();
+            self.wrong.get_or_insert(format!("{number} is not answered while it is held: {held:?}"));
         }
     }
+}
+
+/// Whether these may be had at once, the last of them since now.
+fn is_too_much(held: &[Task]) -> bool {
+    let is_alone = |task: &Task| !matches!(task.mode, Mode::Read | Mode::Permit(_));
+    let Some((task, others)) = held.split_last() else { return false };
+    !others.is_empty() && (held.iter().any(is_alone) || u32::try_from(others.len()).unwrap() >= task.mode.capacity())
 }
 
 /// Plays these tasks, each on a thread of its own. Returns what was wrong.
@@ -134,8 +145,13 @@ fn play(play: &Arc<Play>, tasks: &[Task], bug: Option<Mutant>) -> Option<String>
         let (task, tasks, board) = (*task, tasks.to_vec(), Arc::clone(&board));
         let locks = if task.beside { beside.clone() } else { locks.clone() };
         Box::new(move || {
-            if task.end == End::ShutsDown {
-                locks.core().close();
+            if matches!(task.end, End::ShutsDown | End::Loses) {
+                match task.end {
+                    End::ShutsDown => locks.core().close(),
+                    _ => locks.core().table().all().iter().for_each(|slot| {
+                        locks.core().revoke(slot, None, LossReason::NotKnown);
+                    }),
+                }
                 board.lock().unwrap().unanswered.retain(|other| *other != number);
                 return;
             }
@@ -146,7 +162,7 @@ fn play(play: &Arc<Play>, tasks: &[Task], bug: Option<Mutant>) -> Option<String>
             }
             let Some(outcome) = outcome else { return };
             match outcome {
-                Ok(guard) => hold(guard, number, task, &tasks, &board),
+                Ok(guard) => hold(&locks, guard, number, task, &tasks, &board),
                 Err(error) if task.tries && error.is_timeout() => {}
                 Err(LockError::ShutDown { .. }) => {}
                 Err(error) => drop(board.lock().unwrap().wrong.get_or_insert(format!("{number}: {error}"))),
@@ -165,13 +181,31 @@ fn play(play: &Arc<Play>, tasks: &[Task], bug: Option<Mutant>) -> Option<String>
     board.wrong.take()
 }
 
-fn hold(guard: LockGuard, number: usize, task: Task, tasks: &[Task], board: &Mutex<Board>) {
-    board.lock().unwrap().begin(number, task);
+fn hold(locks: &LockManager, guard: LockGuard, number: usize, task: Task, tasks: &[Task], board: &Mutex<Board>) {
+    let mut holds = {
+        let mut board = board.lock().unwrap();
+        board.holds.push((number, task, guard.handle().clone()));
+        board.holds.clone()
+    };
+    // Another thread may go on at each of these looks. So the last of them is at this hold: it was good at the others, too.
+    let is_unknown = if tasks.iter().any(|task| task.end == End::Loses) {
+        let keys = locks.stats().keys;
+        holds.retain(|(_, _, hold)| hold.is_valid());
+        keys == 0
+    } else {
+        false
+    };
+    let held: Vec<_> = holds.iter().map(|(_, task, _)| *task).collect();
+    let is_here = holds.iter().any(|(other, ..)| *other == number);
+    if is_here && (is_unknown || is_too_much(&held)) {
+        board.lock().unwrap().wrong.get_or_insert(format!("held at once: {held:?}, unknown: {is_unknown}"));
+    }
+    drop(holds);
     wait_for_all();
     {
         let mut board = board.lock().unwrap();
         board.look(tasks);
-        board.holds.retain(|(other, _)| *other != number);
+        board.holds.retain(|(other, ..)| *other != number);
     }
     if task.end == End::Releases {
         let _ = drive(guard.release());
@@ -182,7 +216,7 @@ fn hold(guard: LockGuard, number: usize, task: Task, tasks: &[Task], board: &Mut
 
 use Mode::{Alone, AtLeast, Fenced, Lingers, Permit, Read};
 
-const PLAYS: [&[Task]; 27] = [
+const PLAYS: [&[Task]; 32] = [
     &[Alone.tries(), Alone.tries()],
     &[Alone.tries(), Alone.tries(), Alone.tries()],
     &[Fenced.tries(), Alone.tries()],
@@ -211,6 +245,12 @@ const PLAYS: [&[Task]; 27] = [
     &[Permit(2).waits().beside(), Permit(2).waits(), Permit(2).waits()],
     &[Permit(2).waits().beside(), Permit(2).waits().drops(), Permit(2).waits()],
     &[Permit(2).waits().beside(), Permit(2).waits(), Permit(2).waits().gives_up()],
+    // What one of them is called to is lost before it comes.
+    &[Read.waits(), Read.waits(), Read.waits().loses()],
+    &[Read.waits(), Read.waits().gives_up(), Read.waits().loses()],
+    &[Alone.waits(), Alone.waits(), Alone.waits().loses()],
+    &[Permit(1).waits(), Permit(1).waits(), Alone.waits().loses()],
+    &[Lingers.waits(), Alone.waits(), Alone.waits().loses()],
 ];
 
 #[test]
@@ -226,9 +266,13 @@ fn no_task_sleeps_that_has_its_answer() {
 /// Each bug shows in one of the plays.
 #[test]
 fn a_wake_up_that_is_missing_is_found() {
-    for bug in
-        [Mutant::LooksBeforeRegistering, Mutant::DeadTurnNotPassed, Mutant::TakenUntold, Mutant::EmptiedQueueAwaited]
-    {
+    for bug in [
+        Mutant::LooksBeforeRegistering,
+        Mutant::DeadTurnNotPassed,
+        Mutant::TakenUntold,
+        Mutant::EmptiedQueueAwaited,
+        Mutant::CalledForgotten,
+    ] {
         let shown = PLAYS.iter().find_map(|tasks| in_each_order(1, |stage| play(stage, tasks, Some(bug))).0);
         assert!(shown.is_some(), "{bug:?}");
     }
