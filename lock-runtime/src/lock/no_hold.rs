@@ -45,7 +45,8 @@ impl Lock {
             LockStatus::Unknown if attempt.was_held_here() => NoHold::Busy { here: true },
             // Another task here has taken the turn: it replaces the holder, or adopts the lock.
             LockStatus::Unknown if is_seized(attempt) => NoHold::Busy { here: true },
-            LockStatus::Unknown => unread_answer(request, attempt, env, now)
+            LockStatus::Unknown => no_room(attempt)
+                .or_else(|| unread_answer(request, attempt, env, now))
                 .or_else(|| silent_server(attempt, silence, env))
                 .unwrap_or(NoHold::Busy { here: false }),
         }
@@ -157,6 +158,12 @@ fn unread_answer(request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, no
     }
     // Siblings may have asked one after another, each of them gone before the store answered.
     if attempt.has_counted_none(env.answers()) { silent() } else { None }
+}
+
+/// Whether the task's command was not sent, for want of room on the connection.
+fn no_room(attempt: &Attempt) -> Option<NoHold> {
+    mutant!(LackOfRoomIsBusy => return None);
+    attempt.lacks_room().map(|error| NoHold::Unknown(error.clone()))
 }
 
 /// Whether another task here took the turn of a single try.

@@ -209,6 +209,7 @@ fn verdict(error: &CallError, at: &Node, brief: Duration) -> Verdict {
     let error = match error {
         CallError::Failed(error) => error,
         CallError::Unsent(error) => return verdict(error, at, brief),
+        CallError::NoRoom => return Verdict::Final,
         // So short a wait says nothing about the server.
         CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < brief => return Verdict::Final,
         _ => return Verdict::Doubt,

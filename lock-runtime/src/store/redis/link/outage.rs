@@ -43,7 +43,7 @@ impl Link {
             mutant!(GivenUpIsNotSilent => return None);
             return state.given_up.and(state.down_since).map(Moment::elapsed);
         };
-        let silence = state.silence.filter(|silence| silence.unread == live.wire.unread_replies())?;
+        let silence = state.silence.filter(|silence| silence.heard == live.wire.heard())?;
         Some(silence.since.elapsed())
     }
 
