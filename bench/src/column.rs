@@ -92,6 +92,14 @@ pub(crate) const SCALE_HAND_OFFS: &[Column] = &[
     CLIENT,
     SERVER,
 ];
+pub(crate) const BURST: &[Column] = &[
+    ratio("locks per second", "locks/s"),
+    COMMANDS,
+    CLIENT,
+    SERVER,
+    plain("resident bytes per task"),
+    plain("reconnects"),
+];
 pub(crate) const HANGING_MASTER: &[Column] = &[
     ratio("p99", "p99 µs"),
     ratio("median", "p50 µs"),

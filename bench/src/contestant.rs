@@ -107,6 +107,8 @@ contestants! {
     AllUp, "all-up", "all masters up";
     AllUpAgain, "all-up-again", "the same once more: the noise";
     OneHangs, "one-hangs", "the third hangs, its locks wanted";
+    InGroups, "in-groups", "this project, 2,000 at a time";
+    AtOnce, "at-once", "this project, all at one moment";
     Raw, "raw", "raw SET NX PX + EVALSHA";
     RawBesideTimer, "raw-beside-timer", "raw, in a runtime with a timer";
     Bare, "bare", "no lock, one after another";
@@ -172,9 +174,14 @@ macro_rules! with_contestant {
             }};
         }
         match $who {
-            Who::Ours | Who::ThreeMasters | Who::SixMasters | Who::AllUp | Who::AllUpAgain | Who::OneHangs => {
-                with!(c::Ours)
-            }
+            Who::Ours
+            | Who::ThreeMasters
+            | Who::SixMasters
+            | Who::AllUp
+            | Who::AllUpAgain
+            | Who::OneHangs
+            | Who::InGroups
+            | Who::AtOnce => with!(c::Ours),
             Who::InMemory => with!(c::InMemory),
             Who::Informed => with!(c::Informed),
             Who::Traced => with!(c::Traced),

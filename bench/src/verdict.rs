@@ -29,7 +29,7 @@ enum Measure {
 }
 
 use Measure::{Against, BestCrate, Column};
-use Who::{Ours, SixMasters, ThreeMasters};
+use Who::{AtOnce, InGroups, Ours, SixMasters, ThreeMasters};
 
 const fn at_most(case: &'static str, what: &'static str, of: Measure, limit: f64) -> Target {
     Target { case, what, of, limit, at_least: false }
@@ -87,6 +87,7 @@ const TARGETS: &[Target] = &[
     at_most("scale-hand-offs", "commands per hand-off, × with three masters", Against(SixMasters, ThreeMasters, "commands per hand-off"), GROWTH),
     at_most("scale-hand-offs", "a hand-off, six masters × one server", Against(SixMasters, Ours, "hand-off µs"), 1.3),
     at_most("scale-hand-offs", "the servers' CPU per lock, six masters × one server", Against(SixMasters, Ours, "server µs per lock"), 1.3),
+    at_least("burst", "locks per second, all at one moment × 2,000 at a time", Against(AtOnce, InGroups, "locks/s"), 0.67),
     at_most("hanging-master", "p99, × with all masters up", Column("p99 µs"), 1.2),
 ];
 

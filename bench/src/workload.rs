@@ -5,6 +5,7 @@ use crate::column::{self, Column};
 use crate::contestant::{Contestant, Who};
 use crate::outcome::Outcome;
 
+mod burst;
 mod hanging_master;
 mod limit;
 pub(crate) mod scale_hand_offs;
@@ -57,6 +58,7 @@ pub(crate) enum Workload {
     ScaleLocks,
     ScaleHandOffs,
     HangingMaster,
+    Burst { tasks: u32 },
 }
 
 /// One table of the report.
@@ -77,7 +79,7 @@ pub(crate) struct Case {
 
 use Flavour::{Current, Multi, Pinned};
 use Who::{
-    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, Generator, InMemory, Informed, Lingering,
+    AllUp, AllUpAgain, AtOnce, Bare, Blog, DistributedLock, DistributedLockTuned, Generator, InGroups, InMemory, Informed, Lingering,
     Metered, Mutex, NodeRedlock, NodeRedlockTuned, OneHangs, Ours, Permits, Pottery, Raw, RawBesideTimer, Readers,
     RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Redisson, RedissonReaders, Rslock, RslockTuned, Rueidislock,
     RwLock, Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
@@ -232,6 +234,7 @@ pub(crate) static CASES: &[Case] = &[
     case!("scale-locks", "Scale: 64 tasks, a key per lock; one server, and clusters", Workload::ScaleLocks, Multi, 1, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_LOCKS),
     case!("scale-hand-offs", "Scale: two processes pass 32 keys to and fro; one server, and clusters", Workload::ScaleHandOffs, Multi, 2, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_HAND_OFFS),
     case!("hanging-master", "Locks on two masters while the third hangs", Workload::HangingMaster, Multi, 1, AllUp, &[AllUp, AllUpAgain, OneHangs], column::HANGING_MASTER),
+    case!("burst", "Burst: 100,000 tasks lock keys of their own at one moment", Workload::Burst { tasks: 100_000 }, Multi, 1, InGroups, &[InGroups, AtOnce], column::BURST),
 ];
 
 /// The case of this id.
@@ -243,9 +246,10 @@ impl Case {
     /// How often baseline and ours are measured. What is short and noisy has many rounds rather than long ones.
     pub(crate) fn rounds(&self, quick: bool) -> u32 {
         match self.workload {
-            Workload::Leases | Workload::Crowd { .. } | Workload::Processes if quick => 1,
+            Workload::Leases | Workload::Crowd { .. } | Workload::Processes | Workload::Burst { .. } if quick => 1,
             Workload::Leases
             | Workload::Crowd { .. }
+            | Workload::Burst { .. }
             | Workload::Fairness
             | Workload::Processes
             | Workload::ReadersAndWriters => 3,
@@ -303,6 +307,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         Workload::ScaleLocks => scale_locks::run(run).await,
         Workload::ScaleHandOffs => scale_hand_offs::run(run).await,
         Workload::HangingMaster => hanging_master::run(run).await,
+        Workload::Burst { tasks } => burst::run(run, tasks).await,
     }
 }
 

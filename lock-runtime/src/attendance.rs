@@ -61,6 +61,7 @@ impl Attendance {
 
     /// The task is polled.
     fn come(&self, waker: &Waker) -> Comes {
+        let waker = waker.clone();
         let mut roll = self.0.lock();
         if let Some(called) = roll.called.take() {
             let now = Moment::now();
@@ -70,12 +71,12 @@ impl Attendance {
                 roll.patience = patience_with(Some(called), now);
             }
         }
-        let is_known = roll.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        let is_known = roll.waker.as_ref().is_some_and(|known| known.will_wake(&waker));
         // A waker may be the last that knows of its task. So it is dropped without the lock.
-        let replaced = if is_known { None } else { roll.waker.replace(waker.clone()) };
+        let unneeded = if is_known { Some(waker) } else { roll.waker.replace(waker) };
         let comes = if std::mem::take(&mut roll.is_short) { Comes::TooLate } else { Comes::InTime };
         drop(roll);
-        drop(replaced);
+        drop(unneeded);
         comes
     }
 
@@ -86,7 +87,8 @@ impl Attendance {
         let Some(called) = roll.called else {
             if is_wanted || roll.called_again_in(now).is_zero() {
                 roll.called = Some(now);
-                calls.extend(roll.waker.clone());
+                // When it comes, it brings another one.
+                calls.extend(roll.waker.take());
             }
             return false;
         };

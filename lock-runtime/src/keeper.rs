@@ -20,7 +20,7 @@ use crate::lock::{Action, Round, Trigger};
 use crate::mutex::Mutex;
 use crate::protocol::{Ask, Renewal};
 use crate::store::{AnyStore, Store};
-use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
+use crate::timing::{FRESH_ANSWER, LONGEST_LAG, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 
 mod releases;
 mod sending;
@@ -103,12 +103,14 @@ impl Keeper {
         self.thread.is_some()
     }
 
-    /// How long an answer usually takes, by the time of the last command and by the distance of the server.
-    fn usual_answer(&self) -> Duration {
+    /// How long an answer usually takes, by the time of the last command, by the distance of the server, and by how many answers are on
+    /// their way to tasks: one that waits in a crowd is not late.
+    fn usual_answer(&self, core: &Core) -> Duration {
         mutant!(DistanceForgotten => return Duration::ZERO);
         let last = Duration::from_nanos(self.took.load(Ordering::Relaxed));
         let far = self.store.round_trip() * 2;
-        (last * 2).min(LONGEST_USUAL_ANSWER).max(far.min(self.command_timeout))
+        let crowded = (core.store().lag() * 2).min(LONGEST_LAG);
+        (last * 2).min(LONGEST_USUAL_ANSWER).max(far.min(self.command_timeout)).max(crowded)
     }
 
     fn note_answer(&self, sent: Moment) {
@@ -183,7 +185,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     if schedule.take_interruption() {
         connect_again(keeper);
     }
-    let round = Round { deadline: keeper.by(), usual_answer: keeper.usual_answer() };
+    let round = Round { deadline: keeper.by(), usual_answer: keeper.usual_answer(core) };
     let mut visit = Visit { keeper, core, round, work: Work::default() };
     let found = schedule.take_due(Instant::now());
     for OutstandingRelease { slot, release, .. } in found.overdue {

@@ -5,6 +5,7 @@
 //! the same history, and the history checker judges it. In other worlds the locks are on a quorum of such servers.
 
 mod alarms;
+mod burst;
 mod cluster;
 mod crowd;
 mod embedded;

@@ -168,6 +168,16 @@ pub(crate) trait Store {
         StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))
     }
 
+    /// How long an answer takes now until its task has it, because many are on their way. Zero while few are: such an answer is late.
+    fn lag(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Resolves when there is room for an ask for `key`, after one failed for want of it, or when it would fail for another reason.
+    fn room(&self, _key: &str) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Resolves when no release goes on in the background. A verb may be answered before all servers have executed it.
     fn wait_for_releases(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())

@@ -88,6 +88,8 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 pub(crate) const MISSED_BY_TIMERS: Duration = Duration::from_millis(100);
 /// One answer that took longer says little about the next answer, unless the server is known to be as far away.
 pub(crate) const LONGEST_USUAL_ANSWER: Duration = Duration::from_millis(250);
+/// In a crowd an answer may take this long until its task has it, before the task counts as late. A claim lasts longer.
+pub(crate) const LONGEST_LAG: Duration = Duration::from_secs(2);
 /// While a task waits in the store's queue, the keeper asks the runtime that reads its grant so often whether it runs. A runtime
 /// that has not answered by the next time is blocked.
 pub(crate) const READER_ASKED_EVERY: Duration = Duration::from_millis(20);
@@ -142,6 +144,8 @@ const _: () = fits(&[SHORTEST_ANSWER, LAST_LOOK], Duration::from_millis(100));
 const _: () = fits(&[OVERTIME, LAST_LOOK], Duration::from_millis(100));
 // A hold is confirmed, and its confirmation repeated, long before its claim ends.
 const _: () = fits(&[UNCONFIRMED_FOR, TICK, RENEWAL_BACKOFF.first, RENEWAL_BACKOFF.longest], CLAIM);
+// In a crowd a grant is in use, or found by the keeper, before its claim ends.
+const _: () = fits(&[LONGEST_LAG, TURN_PATIENCE, TICK], CLAIM);
 // A lease of a whole claim outlasts the longest linger time.
 const _: () = fits(&[LONGEST_LINGER], CLAIM);
 // A lease that lingers and is used is lengthened while it is still good for a hold, with time for one repetition.

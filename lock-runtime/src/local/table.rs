@@ -152,26 +152,15 @@ impl Table {
 
     /// Forgets `slot` when no task uses it.
     pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
-        let keys = &mut *self.keys.lock();
-        let Keys { slots, sharing, forgotten } = keys;
-        if slot.share.is_some() {
-            let Some(family) = sharing.get_mut(&slot.key) else { return };
-            let Some(counts) = family.forget_if_unused(slot) else { return };
-            forgotten.add(counts);
-            if family.slots().is_empty() {
-                sharing.remove(&slot.key);
-            }
-            self.tell_if_emptied(keys);
-            return;
-        }
-        if let Some(counts) = slots.remove_if(slot, || slot.note(Lock::forget_if_unused)) {
-            forgotten.add(counts);
-            self.tell_if_emptied(keys);
-        }
-    }
-
-    fn tell_if_emptied(&self, keys: &Keys) {
-        if keys.count() <= 2 * self.rest.load(Ordering::Relaxed) {
+        let is_emptied = {
+            let mut keys = self.keys.lock();
+            let is_emptied = keys.forget_if_unused(slot) && keys.count() <= 2 * self.rest.load(Ordering::Relaxed);
+            mutant!(CallsUnderTable => if is_emptied {
+                self.emptied.notify_waiters();
+            });
+            is_emptied
+        };
+        if is_emptied {
             self.emptied.notify_waiters();
         }
     }
@@ -193,6 +182,22 @@ impl Keys {
     /// The slot of `key`, which is added when the key was not in use.
     fn slot_of(&mut self, core: &Arc<Core>, key: &Arc<str>) -> Arc<Slot> {
         self.slots.get_or_add(key, || Arc::new(Slot::new(core, key)))
+    }
+
+    /// Forgets `slot` when no task uses it. Returns whether it did.
+    fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> bool {
+        let Self { slots, sharing, forgotten } = self;
+        let counts = if slot.share.is_some() {
+            let Some(family) = sharing.get_mut(&slot.key) else { return false };
+            let counts = family.forget_if_unused(slot);
+            if family.slots().is_empty() {
+                sharing.remove(&slot.key);
+            }
+            counts
+        } else {
+            slots.remove_if(slot, || slot.note(Lock::forget_if_unused))
+        };
+        counts.map(|counts| forgotten.add(counts)).is_some()
     }
 
     /// How many keys are in use. A key of a body may be in both lists.

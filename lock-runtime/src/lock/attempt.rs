@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::request::ResolvedRequest;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::{Answer, Ask, Replacing};
+use crate::protocol::{Answer, Ask, Replacing, StoreError};
 use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 
 /// How long an answer may take for a task with this timeout. With a timeout of zero it is the command timeout, however
@@ -33,8 +33,10 @@ pub(crate) struct Attempt {
     pub(crate) waited: bool,
     /// Whether this process had the lock meanwhile: its release was still on its way.
     was_held_here: bool,
-    // Boxed, both: every waiter has room for this, and few waiters need it.
+    // Boxed, all: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
+    /// Why its command was not sent, while it waits for room.
+    no_room: Option<Box<StoreError>>,
     outlived: Option<Box<Outlived>>,
     /// What the store knows of a request that has asked in place of the owner.
     replacing: Option<Box<Replacing>>,
@@ -103,6 +105,7 @@ impl Attempt {
             waited: false,
             was_held_here: false,
             failures: None,
+            no_room: None,
             outlived: None,
             replacing: None,
         }
@@ -189,6 +192,17 @@ impl Attempt {
             self.sent = Sent::Ask;
         }
         self.told = Told::Nothing;
+        self.no_room = None;
+    }
+
+    /// Notes that a command was not sent: there was no room for it.
+    pub(crate) fn note_no_room(&mut self, error: StoreError) {
+        self.no_room = Some(Box::new(error));
+    }
+
+    /// Why the last command was not sent, if there was no room for it.
+    pub(super) fn lacks_room(&self) -> Option<&StoreError> {
+        self.no_room.as_deref()
     }
 
     /// Notes that `ask` is about to be sent. From now on the request is known by the token of its first ask in place of the owner.

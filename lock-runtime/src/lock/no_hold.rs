@@ -35,6 +35,8 @@ impl Lock {
             NoHold::Failed(error)
         } else if self.is_held() {
             NoHold::Busy { here: true }
+        } else if let Some(error) = attempt.lacks_room() {
+            NoHold::Failed(error.clone())
         } else if let Some(error) = &self.failure {
             NoHold::Failed(StoreError::clone(error))
         } else if self.was_answered() || attempt.told() == Told::No {

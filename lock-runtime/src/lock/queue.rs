@@ -88,8 +88,8 @@ impl Lock {
         id
     }
 
-    /// A task that waits is polled. Returns what it left behind, to be dropped without a lock, or `None` when it was called.
-    pub(crate) fn poll(&mut self, id: u64, waker: &Waker) -> Option<Waker> {
+    /// A task that waits is polled. Returns a waker to be dropped without a lock: as the error when the task was called.
+    pub(crate) fn poll(&mut self, id: u64, waker: Waker) -> Result<Waker, Waker> {
         self.waiters.poll(id, waker)
     }
 

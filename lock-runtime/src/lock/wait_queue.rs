@@ -14,8 +14,8 @@ const FEW: usize = 64;
 /// To join at the end and to be called costs the same however many wait. Who leaves from the middle leaves a hole; the holes are closed
 /// when there are more of them than tasks.
 ///
-/// Wakers leave the queue only to be called, or to be dropped, without any lock: a waker may be the last that knows of its task,
-/// whose end comes back to the lock.
+/// Wakers are cloned before they come into the queue, and leave it only to be called, or to be dropped, without any lock: a waker may be
+/// the last that knows of its task, whose end comes back to the lock.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
     /// Boxed: for most locks nobody ever waits.
@@ -99,13 +99,17 @@ impl WaitQueue {
         self.places.get_or_insert_default().add(id, waiter);
     }
 
-    /// A task is polled: from now on `waker` calls it. Returns what the task left behind, or `None` when it was called.
-    pub(crate) fn poll(&mut self, id: u64, waker: &Waker) -> Option<Waker> {
+    /// A task is polled: from now on `waker` calls it. Returns a waker that is not needed, to be dropped without any lock: as the error
+    /// when the task was called.
+    pub(crate) fn poll(&mut self, id: u64, waker: Waker) -> Result<Waker, Waker> {
+        let Some(waiter) = self.waiter_mut(id) else { return Err(waker) };
+        Ok(if is_known(&waiter.waker, &waker) { waker } else { std::mem::replace(&mut waiter.waker, waker) })
+    }
+
+    fn waiter_mut(&mut self, id: u64) -> Option<&mut Waiter> {
         let places = self.places.as_mut()?;
         let at = places.find(id).ok()?;
-        let waiter = places.all.get_mut(at)?.1.as_mut()?;
-        let is_known = is_known(&waiter.waker, waker);
-        Some(if is_known { Waker::noop().clone() } else { std::mem::replace(&mut waiter.waker, waker.clone()) })
+        places.all.get_mut(at)?.1.as_mut()
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Waiter> {
@@ -263,7 +267,7 @@ mod tests {
                     let ids: Vec<_> = plain.keys().copied().collect();
                     let Some(id) = one_of(&ids, which) else { continue };
                     prop_assert_eq!(queue.remove(id).map(|waiter| waiter.fenced), plain.remove(&id));
-                    prop_assert!(queue.remove(id).is_none() && queue.poll(id, Waker::noop()).is_none());
+                    prop_assert!(queue.remove(id).is_none() && queue.poll(id, Waker::noop().clone()).is_err());
                     left.push(id);
                 } else {
                     let called = queue.pop().map(|(id, waiter)| (id, waiter.fenced));
@@ -273,7 +277,7 @@ mod tests {
                 prop_assert!(queue.ids().eq(plain.keys().copied()));
                 prop_assert_eq!((queue.len(), queue.is_empty()), (plain.len(), plain.is_empty()));
                 prop_assert_eq!(queue.fences_wanted() as usize, plain.values().filter(|fenced| **fenced).count());
-                prop_assert!(plain.keys().all(|id| queue.poll(*id, Waker::noop()).is_some()));
+                prop_assert!(plain.keys().all(|id| queue.poll(*id, Waker::noop().clone()).is_ok()));
                 let places = queue.places.as_ref().map_or(0, |places| places.all.len());
                 prop_assert!(places <= 2 * queue.len() + FEW);
             }
@@ -311,10 +315,10 @@ mod tests {
         let mut queue = WaitQueue::around(0);
         queue.add(1, waiter(false));
         for number in [1, 2, 2] {
-            assert!(queue.poll(1, &task(number)).is_some(), "it waits");
+            assert!(queue.poll(1, task(number)).is_ok(), "it waits");
         }
         queue.take_all().for_each(Waker::wake);
-        assert!(queue.poll(1, &task(2)).is_none(), "it was called");
+        assert!(queue.poll(1, task(2)).is_err(), "it was called");
         let woken = woken.lock();
         woken.clone()
     }

@@ -9,6 +9,8 @@ pub(crate) struct StoreError {
     pub(crate) reach: Reach,
     /// There was only too little time: the deadline came before an answer.
     pub(crate) out_of_time: bool,
+    /// Nothing was sent: what this process has sent before is too much for now. The store tells when there is room (`Store::room`).
+    pub(crate) no_room: bool,
     /// There were answers: the verb came to the servers when its time was over. They are well.
     pub(crate) came_too_late: bool,
     /// Some servers say yes and others no, and the others that could decide fail.
@@ -24,6 +26,7 @@ impl StoreError {
             retry: Retry::Later,
             reach: Reach::Unanswered,
             out_of_time: false,
+            no_room: false,
             came_too_late: false,
             is_divided: false,
             replicas: None,

@@ -392,13 +392,6 @@ pub(super) const ALL: &[Seeded] = &[
         ),
     ),
     seen_in(
-        14_684,
-        on_a_quorum(
-            |plan| plan.round_trip == 400 && plan.pause.is_none() && plan.late == Late::Never,
-            code("what a far quorum does takes no longer than one command", Mutant::VerbIsOneCommand, ERRORS),
-        ),
-    ),
-    seen_in(
         21_488,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,

@@ -109,6 +109,7 @@ impl Store for AnyStore {
         async fn force(@& key: str, deadline: Deadline) -> Result<Forced, StoreError>;
         async fn give(@& giving: Giving, deadline: Deadline) -> Result<Ownership, StoreError>;
         async fn adopt(@& adoption: Adoption, deadline: Deadline) -> Result<TicketAnswer, StoreError>;
+        async fn room(@& key: str);
         async fn heartbeat(deadline: Deadline);
         async fn connect_again(deadline: Deadline);
         async fn wait_for_releases();
@@ -122,6 +123,7 @@ impl Store for AnyStore {
         fn connection(&self, key: &str) -> Connection;
         fn probe_reader(&self) -> bool;
         fn reconnect_reader(&self, key: &str);
+        fn lag(&self) -> Duration;
         fn is_connected(&self) -> bool;
         fn begin_to_connect(&self);
         fn outage(&self, key: &str) -> Option<(Duration, StoreError)>;

@@ -299,6 +299,19 @@ impl Store for RedisStore {
         })?
     }
 
+    fn lag(&self) -> Duration {
+        match &self.servers {
+            Servers::One(link) => link.lag(),
+            Servers::Cluster(cluster) => cluster.lag(),
+        }
+    }
+
+    async fn room(&self, key: &str) {
+        if let Some(link) = self.servers.at(key, Arc::clone) {
+            link.room().await;
+        }
+    }
+
     fn unanswered(&self, key: &str, since: Duration) -> StoreError {
         let named = self.servers.at(key, |link| self.servers.failure_of(link, link.unanswered(since)));
         named.unwrap_or_else(|| CallError::Silent(since).into())

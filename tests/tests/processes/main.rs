@@ -2,6 +2,7 @@
 
 mod at_least;
 mod between_processes;
+mod burst;
 mod blocking;
 mod gathered;
 mod interop;

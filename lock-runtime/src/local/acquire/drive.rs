@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
+use futures_util::future::{Either, select};
 use tokio::sync::futures::Notified;
 
 use super::failures::{error_at_timeout, fail_fast, forked_error, replaced, shut_down, too_many};
@@ -65,6 +66,7 @@ pub(super) async fn drive<'a>(
         if step.waits_for_others() && waiting.is_none() {
             waiting = Some(admit(core, request)?);
         }
+        let mut wait = None;
         match step {
             Step::Hold(started) => return Ok(Driven::Hold(Hold::new(turn, started, request))),
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
@@ -72,17 +74,7 @@ pub(super) async fn drive<'a>(
                 if asking.is_none() && !request.is_try() {
                     asking = QueuePlace::of_asker(&slot, turn.id(), request);
                 }
-                // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
-                let waited = tokio::time::timeout(pause, change_or_call(changed, asking.as_mut())).await;
-                if let Ok(Some(called)) = waited {
-                    // The next one has the ask from now on.
-                    drop(turn);
-                    *now = Moment::now();
-                    if attempt.is_over(*now) {
-                        return Err(error_at_timeout(core, &slot, request, attempt));
-                    }
-                    return Ok(Driven::of(take_over(core, called, request, *now), waiting));
-                }
+                wait = Some((pause, Wait::ForOthers));
             }
             Step::Rejoin if core.is_closed() => return Ok(Driven::Anew),
             Step::Rejoin => {
@@ -120,17 +112,65 @@ pub(super) async fn drive<'a>(
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
-                attempt.note_sent(matches!(step, Step::Claim(_) | Step::Ask(_)));
-                if let Step::Ask(ask) = &step {
-                    attempt.note_replacing(ask);
-                }
                 let deadline = answer_deadline(core, attempt, *now);
-                if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
-                    on_outcome(core, &slot, request, attempt, deadline, outcome)?;
+                match send(core, &turn, request, &step, takings, deadline).await {
+                    // For the task it is as if it had not tried. Its time goes on.
+                    Some(Err(error)) if error.no_room => {
+                        mutant!(NoRoomIsFailure => return Err(error.of_lock(&request.key)));
+                        attempt.note_no_room(error);
+                        wait = Some((attempt.by().remaining(), Wait::ForRoom));
+                    }
+                    outcome => {
+                        attempt.note_sent(matches!(step, Step::Claim(_) | Step::Ask(_)));
+                        if let Step::Ask(ask) = &step {
+                            attempt.note_replacing(ask);
+                        }
+                        if let Some(outcome) = outcome {
+                            on_outcome(core, &slot, request, attempt, deadline, outcome)?;
+                        }
+                    }
                 }
             }
         }
+        if let Some((pause, what)) = wait {
+            // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
+            let change = change_or_call(changed, asking.as_mut());
+            let waited = match what {
+                Wait::ForOthers => tokio::time::timeout(pause, change).await,
+                // Boxed, because it is rare.
+                Wait::ForRoom => Box::pin(tokio::time::timeout(pause, room_or(change, core, request))).await,
+            };
+            if let Ok(Some(called)) = waited {
+                // The next one has the ask from now on.
+                drop(turn);
+                *now = Moment::now();
+                if attempt.is_over(*now) {
+                    return Err(error_at_timeout(core, &slot, request, attempt));
+                }
+                return Ok(Driven::of(take_over(core, called, request, *now), waiting));
+            }
+        }
         *now = Moment::now();
+    }
+}
+
+/// What a task waits for that does its next step later.
+#[derive(Clone, Copy)]
+enum Wait {
+    ForOthers,
+    /// Too much of this process is on its way to the server.
+    ForRoom,
+}
+
+/// Resolves when there is room for an ask, or as `change` does.
+async fn room_or(
+    change: impl Future<Output = Option<Turn>>,
+    core: &Core,
+    request: &ResolvedRequest,
+) -> Option<Turn> {
+    match select(pin!(core.store().room(&request.key)), pin!(change)).await {
+        Either::Left(_) => None,
+        Either::Right((called, _)) => called,
     }
 }
 

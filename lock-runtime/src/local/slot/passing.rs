@@ -9,7 +9,8 @@ use crate::lock::{Lock, Passed, PassedBy, Waiter};
 impl Slot {
     /// The task `id` waits, and is polled: from now on `waker` calls it. Returns whether it was called.
     pub(in crate::local) fn poll_turn(&self, id: u64, waker: &Waker) -> bool {
-        self.note(|lock| lock.poll(id, waker)).is_none()
+        let waker = waker.clone();
+        self.note(|lock| lock.poll(id, waker)).is_err()
     }
 
     /// The task `id` does not wait any more. Returns whether it was called.

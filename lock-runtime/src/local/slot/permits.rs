@@ -87,11 +87,12 @@ impl PermitQueue {
 
     /// A task that waits is polled. Returns the slot that has taken it.
     pub(in crate::local) fn poll(&self, id: u64, waker: &Waker) -> Option<Arc<Slot>> {
+        let waker = waker.clone();
         let mut queue = self.0.lock();
-        let place = queue.waiters.poll(id, waker);
+        let unneeded = queue.waiters.poll(id, waker);
         let slot = queue.taken_by.remove(&id);
         drop(queue);
-        drop(place);
+        drop(unneeded);
         slot
     }
 

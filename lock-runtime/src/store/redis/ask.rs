@@ -109,7 +109,7 @@ impl Verb for Ask {
             }
         };
         let queued = asks.first().filter(|ask| ask.wait).map(|ask| &*ask.key);
-        let outgoing = |command| Outgoing::waiting(command, queued);
+        let outgoing = |command| Outgoing::ask(command, queued);
         let keys = (asks.first().map_or("", |ask| &ask.key), keys_per_lock(is_shared) * asks.len());
         let script = match (is_shared, replacing) {
             (true, _) => &scripts::SHARED_ASK,

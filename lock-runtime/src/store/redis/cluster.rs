@@ -158,6 +158,12 @@ impl Cluster {
         self.asked_masters().iter().map(|(_, link)| link.round_trip()).max().unwrap_or_default()
     }
 
+    /// The longest time that an answer takes now.
+    pub(super) fn lag(&self) -> Duration {
+        let links: Vec<_> = self.links().values().cloned().collect();
+        links.iter().map(|link| link.lag()).max().unwrap_or_default()
+    }
+
     /// The masters that were used, or could not be. A link to a server that is no master any more stays until the next one is made.
     fn asked_masters(&self) -> Vec<(Node, Arc<Link>)> {
         let links = self.links();

@@ -11,6 +11,8 @@ use crate::store::{Reach, Retry, StoreError};
 
 /// What the protocol needs first of all.
 pub(super) const RESP3: &str = "RESP3 (`HELLO 3`)";
+/// Why nothing was sent in time over a connection that is well.
+const NO_ROOM: &str = "nothing could be sent in time: this process asks for more than the server answers";
 /// A server that has not told its name.
 const NAMELESS: &str = "what answers there";
 
@@ -23,6 +25,8 @@ pub(crate) enum CallError {
     Unconfirmed(Duration, u32),
     /// No connection within this time.
     NoConnection(Duration),
+    /// It was not sent: too many others are on their way.
+    NoRoom,
     /// The connection belongs to a parent process, and this process is a fork of it.
     Inherited,
     /// The server of this name can't do something that the protocol needs.
@@ -116,6 +120,7 @@ impl CallError {
             Self::Silent(_)
             | Self::Unconfirmed(..)
             | Self::NoConnection(_)
+            | Self::NoRoom
             | Self::Unsuitable(_)
             | Self::Setup(..)
             | Self::UnknownScript { .. }
@@ -140,6 +145,15 @@ impl CallError {
         }
     }
 
+    /// Whether nothing was sent because too much else is on its way.
+    pub(super) fn is_no_room(&self) -> bool {
+        match self {
+            Self::Unsent(error) => matches!(**error, Self::NoRoom),
+            Self::Of(_, error) => error.is_no_room(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn into_problem(self) -> BackendError {
         match self {
             Self::Silent(limit) => BackendError::new(format!("no answer from the server {}", within(limit))),
@@ -147,6 +161,7 @@ impl CallError {
                 BackendError::new(format!("no answer {}: the server waits for {count} replicas", within(limit)))
             }
             Self::NoConnection(limit) => BackendError::new(format!("no connection to the server {}", within(limit))),
+            Self::NoRoom => BackendError::new(NO_ROOM),
             Self::Inherited => BackendError::new(
                 "this process is a fork of the one that made the lock manager: make a new manager in the child",
             ),
@@ -251,11 +266,11 @@ impl From<RedisError> for CallError {
 impl From<CallError> for StoreError {
     fn from(error: CallError) -> Self {
         let retry = if error.is_final() { Retry::Never } else { Retry::Later };
-        let out_of_time = error.is_out_of_time();
+        let (out_of_time, no_room) = (error.is_out_of_time(), error.is_no_room());
         let replicas = if let CallError::Unconfirmed(_, count) = error { Some((0, count)) } else { None };
         let reach = error.reach();
         let problem = error.into_problem();
-        Self { retry, reach, out_of_time, replicas, ..Self::later(problem) }
+        Self { retry, reach, out_of_time, no_room, replicas, ..Self::later(problem) }
     }
 }
 

@@ -121,8 +121,8 @@ pub(super) type Own = Box<dyn Fn(&str) -> bool + Send + Sync>;
 struct Silence {
     /// When the first such command was sent since the last answer.
     since: Moment,
-    /// How many answers had come by then that nobody read.
-    unread: u64,
+    /// How many answers had come by then, also those that nobody read.
+    heard: u64,
 }
 
 #[derive(Default)]
@@ -322,7 +322,7 @@ impl Link {
 
     /// Returns whether it was still the connection.
     fn leave(&self, generation: u64, is_broken: bool) -> bool {
-        let _dropped = {
+        let left = {
             let mut state = self.state.lock();
             if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
                 return false;
@@ -334,6 +334,9 @@ impl Link {
             }
             state.live.take()
         };
+        if let Some(left) = left {
+            left.wire.give_up();
+        }
         true
     }
 

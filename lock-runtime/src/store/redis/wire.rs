@@ -7,6 +7,10 @@
 //!
 //! A place whose task is gone swallows its reply. Its commands that were not handed to the socket by then are taken back, but for
 //! releases.
+//!
+//! While too many replies are to come, or the socket takes no more, nothing is begun: such a command is not sent, and its task waits
+//! until there is room (`Wire::room`). What ends something, or keeps it up, is always sent. So a lock that is had is given back before
+//! the next one is asked for.
 
 use std::fmt;
 use std::io;
@@ -14,6 +18,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::Waker;
+use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, PushKind, RedisError, Value};
 use tokio::sync::Notify;
@@ -39,15 +44,23 @@ mod watch;
 use driver::Driver;
 pub(crate) use encode::Delete;
 use output::Output;
-use places::{Aftermath, Places};
+use places::{Aftermath, Leaving, Places};
+pub(crate) use places::Patience;
 pub(crate) use releases::LoneRelease;
-pub(crate) use sender::{Sender, Sending};
+pub(crate) use sender::{Sender, Sent};
 pub(crate) use socket::{Peer, Socket, Trust};
 pub(crate) use watch::Watch;
 use watch::Watched;
 
-/// How many replies are to come before one more task has to wait with its command.
-const IN_FLIGHT: usize = 4096;
+/// So many replies are to come before one more task has to wait with what it begins: enough for a server that is near. More would be
+/// answered no sooner, and each would be answered late.
+const IN_FLIGHT: usize = 1024;
+/// So many more for each millisecond of the way there and back: what a server answers in that time, at least.
+const IN_FLIGHT_PER_MILLISECOND: usize = 80;
+/// But so many at most.
+const MOST_IN_FLIGHT: usize = 4096;
+/// While tasks wait for room, it is looked so often whether one that was called has not come: then the next one is called.
+const CALLED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// Takes in what a server sends that is no reply.
 pub(crate) trait Hear: Send + Sync + 'static {
@@ -72,7 +85,7 @@ struct Handle(Arc<Shared>);
 /// What the driver and the tasks share.
 struct Shared {
     state: Mutex<State>,
-    /// There is room for another command.
+    /// Calls the tasks that wait for room, in the order in which they came.
     has_room: Notify,
     /// Whether the driver is to read all that has come, and to tell.
     is_to_read: AtomicBool,
@@ -88,8 +101,14 @@ struct State {
     driver: Option<Waker>,
     /// Whether the driver was woken for the output.
     is_called: bool,
-    /// Whether a task waits for room.
-    is_full: bool,
+    /// How many replies to what tasks begin may be to come.
+    most: usize,
+    /// How many tasks wait for room.
+    waiting: usize,
+    /// How many of them were called, and have not come yet.
+    called: usize,
+    /// Whether nothing more is begun on the connection: another takes its place.
+    is_given_up: bool,
     /// Whether the last [`Wire`] is gone.
     is_left: bool,
     ended: Option<Ended>,
@@ -119,22 +138,28 @@ impl From<io::Error> for Ended {
 #[derive(Debug)]
 pub(crate) enum NoReply {
     Ended(Ended),
-    /// It did not come in time.
-    Overdue,
+    /// It did not come in time. `is_silent`: nor did any other since the command was sent.
+    Overdue { is_silent: bool },
+    /// The command was not sent: too many others are on their way.
+    NoRoom,
 }
 
 impl From<NoReply> for RedisError {
     fn from(error: NoReply) -> Self {
         match error {
             NoReply::Ended(ended) => ended.into(),
-            NoReply::Overdue => io::Error::from(io::ErrorKind::TimedOut).into(),
+            NoReply::Overdue { .. } => io::Error::from(io::ErrorKind::TimedOut).into(),
+            NoReply::NoRoom => io::Error::from(io::ErrorKind::WouldBlock).into(),
         }
     }
 }
 
 impl From<NoReply> for CallError {
     fn from(error: NoReply) -> Self {
-        RedisError::from(error).into()
+        match error {
+            NoReply::NoRoom => Self::NoRoom,
+            error => RedisError::from(error).into(),
+        }
     }
 }
 
@@ -156,7 +181,10 @@ impl Wire {
             watched: Watched::default(),
             driver: None,
             is_called: false,
-            is_full: false,
+            most: IN_FLIGHT,
+            waiting: 0,
+            called: 0,
+            is_given_up: false,
             is_left: false,
             ended: None,
         };
@@ -170,14 +198,62 @@ impl Wire {
         Self(Arc::new(Handle(shared)))
     }
 
-    /// How many replies have come that nobody waited for any more.
-    pub(crate) fn unread_replies(&self) -> u64 {
-        self.0.0.lock().places.unread()
+    /// How many replies have come.
+    pub(crate) fn heard(&self) -> u64 {
+        self.0.0.lock().places.heard()
     }
 
-    /// Sends commands whose replies have to come by then; `None` for no end.
-    pub(crate) fn until(&self, by: Option<Instant>) -> Sender<'_> {
+    /// How long a reply takes now until its task has it. Zero while few are to come.
+    pub(crate) fn lag(&self) -> Duration {
+        self.0.0.lock().places.lag()
+    }
+
+    /// The server is so far away, there and back.
+    pub(crate) fn make_room_for(&self, round_trip: Duration) {
+        let way = usize::try_from(round_trip.as_millis()).unwrap_or(MOST_IN_FLIGHT);
+        let most = way.saturating_mul(IN_FLIGHT_PER_MILLISECOND).saturating_add(IN_FLIGHT).min(MOST_IN_FLIGHT);
+        #[cfg(test)]
+        let most = small_room::get().unwrap_or(most);
+        self.0.0.lock().most = most;
+    }
+
+    /// Sends commands whose replies are waited for with this patience; `None` for no end.
+    pub(crate) fn until(&self, by: Option<Patience>) -> Sender<'_> {
         Sender::new(&self.0.0, by)
+    }
+
+    /// Whether tasks wait for room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.0.lock().waiting > 0
+    }
+
+    /// Another connection takes the place of this one. Who waits for room need not wait here.
+    pub(crate) fn give_up(&self) {
+        mutant!(RoomOfFormerConnection => return);
+        self.0.0.lock().is_given_up = true;
+        self.0.0.has_room.notify_waiters();
+    }
+
+    /// Resolves when something may be begun, or the connection is of no use any more. Who came first is called first.
+    pub(crate) async fn room(&self) {
+        let shared = &self.0.0;
+        let mut waiting = None;
+        loop {
+            // This comes before the look, so that no call is missed.
+            let mut called = pin!(shared.has_room.notified());
+            called.as_mut().enable();
+            {
+                let mut state = shared.lock();
+                if waiting.is_some() {
+                    state.called = state.called.saturating_sub(1);
+                }
+                if state.is_given_up || state.ended.is_some() || state.has_room() {
+                    return;
+                }
+                waiting.get_or_insert_with(|| Waiting::begin(shared, &mut state));
+            }
+            called.await;
+        }
     }
 
     /// What ends the waits for replies that do not come in time. It has to run somewhere.
@@ -189,12 +265,31 @@ impl Wire {
     /// connection ends before the command is answered, `on_lost` is called.
     pub(crate) fn send_unread(&self, command: &Cmd, on_lost: impl FnOnce() + Send + 'static) {
         let mut state = self.0.0.lock();
-        if state.ended.is_none() && state.has_room() {
+        if state.ended.is_none() && state.room() > 0 {
             let is_first = state.is_idle();
             let bytes = state.output.write(|output| command.write_packed_command(output));
             state.places.take_unread(Box::new(on_lost), bytes);
             state.hand_over(is_first);
         }
+    }
+}
+
+/// A task that waits for room.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn begin(shared: &'a Shared, state: &mut State) -> Self {
+        state.waiting += 1;
+        state.watched.expect(Instant::now() + CALLED_AGAIN_AFTER);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.waiting -= 1;
+        state.called = state.called.min(state.waiting);
     }
 }
 
@@ -212,11 +307,10 @@ impl Shared {
         self.state.lock()
     }
 
-    async fn await_room(&self) {
-        // This comes before the look, so that no change is missed.
-        let freed = pin!(self.has_room.notified());
-        if !self.lock().has_room() {
-            freed.await;
+    /// Calls so many tasks that wait for room.
+    fn call_for_room(&self, calls: usize) {
+        for _ in 0..calls {
+            self.has_room.notify_one();
         }
     }
 
@@ -254,20 +348,31 @@ impl Shared {
 }
 
 impl State {
-    /// Whether one more task may send. One that may not has to wait for room.
-    fn has_room(&mut self) -> bool {
-        let has_room = self.places.to_come() < IN_FLIGHT;
-        self.is_full |= !has_room;
-        has_room
+    /// How many more commands may begin something.
+    fn room(&self) -> usize {
+        if self.output.is_large() { 0 } else { self.most.saturating_sub(self.places.beginnings()) }
     }
 
-    /// Whether tasks wait for room, and there is some. They are to be told.
-    fn has_room_again(&mut self) -> bool {
-        let has_room_again = self.is_full && self.has_room();
-        if has_room_again {
-            self.is_full = false;
+    /// Whether one more may, beside those who were called.
+    fn has_room(&self) -> bool {
+        self.room() > self.called
+    }
+
+    /// How many of those who wait for room are to be called now.
+    fn call_waiting(&mut self) -> usize {
+        if self.waiting <= self.called {
+            return 0;
         }
-        has_room_again
+        let calls = self.room().min(self.waiting).saturating_sub(self.called);
+        self.called += calls;
+        calls
+    }
+
+    /// The same again, also in place of those who were called and have not come.
+    fn call_waiting_again(&mut self) -> usize {
+        mutant!(CalledForRoomOnce => return self.call_waiting());
+        self.called = 0;
+        self.call_waiting()
     }
 
     /// Whether nothing is on its way.
@@ -275,9 +380,10 @@ impl State {
         self.places.to_come() == 0 && self.output.is_flushed()
     }
 
-    /// Hands the output to the socket when it `is_first`, and to the driver else.
+    /// Hands the output to the socket when it `is_first`, or much. Else the driver does that.
     fn hand_over(&mut self, is_first: bool) {
-        if is_first && let Some(driver) = self.driver.take() {
+        if (is_first || self.output.is_large())
+            && let Some(driver) = self.driver.take() {
             // What goes wrong here goes wrong for the driver as well, which ends the connection.
             let _ = self.flush(&driver);
             self.driver = Some(driver);
@@ -300,10 +406,13 @@ impl State {
     }
 
     /// Nobody waits for the replies any more. What is not with the socket need not go there.
-    fn leave(&mut self, place: usize) {
-        if let Some((before_end, count)) = self.places.leave(place, self.output.unsent()) {
+    #[must_use = "it is dropped without the mutex"]
+    fn leave(&mut self, place: usize) -> Leaving {
+        let left = self.places.leave(place, self.output.unsent());
+        if let Some((before_end, count)) = left.unsent {
             self.output.take_back(before_end, count);
         }
+        left
     }
 
     fn call_driver(&mut self) {
@@ -317,5 +426,24 @@ impl State {
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire").finish_non_exhaustive()
+    }
+}
+
+/// Worlds in which there is less room than tasks.
+#[cfg(test)]
+pub(crate) mod small_room {
+    use std::cell::Cell;
+
+    thread_local! {
+        // A simulated world runs on one thread.
+        static ROOM: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn get() -> Option<usize> {
+        ROOM.get()
+    }
+
+    pub(crate) fn set(room: Option<usize>) {
+        ROOM.set(room);
     }
 }

@@ -174,6 +174,7 @@ fn verdict(error: &CallError, at: &Node, brief: Duration) -> Verdict {
                 verdict => verdict,
             };
         }
+        CallError::NoRoom => return Verdict::Final,
         // So short a wait says nothing about the server.
         CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < brief => return Verdict::Final,
         _ => return Verdict::Doubt,

@@ -33,6 +33,8 @@ impl Link {
             CallError::Failed(error) => {
                 error.is_io_error() || error.code().is_some_and(|code| self.is_of_former_master(code, sent))
             }
+            // Its task waits for room.
+            CallError::Unsent(reason) if matches!(**reason, CallError::NoRoom) => false,
             CallError::Unsent(reason) => {
                 !reason.is_final() && !reason.is_out_of_time() && !self.has_others() && self.is_briefly_away()
             }

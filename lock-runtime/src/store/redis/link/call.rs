@@ -9,7 +9,7 @@ use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use super::super::failure::CallError;
 use super::super::reply;
-use super::super::wire::{NoReply, Sender};
+use super::super::wire::{NoReply, Patience, Sender};
 use super::again::Again;
 use super::called::{Called, Outgoing};
 use super::{Link, Live, Made};
@@ -79,7 +79,7 @@ impl Link {
             // Boxed, because it is rare: every command's future would have room for it.
             Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
         } else {
-            self.await_reply(live.made, deadline, command.command.send(self, self.sender(&live, deadline))).await?
+            self.await_reply(live.made, deadline, command.command.send(self, self.sender_of(command, &live, deadline))).await?
         };
         let sent = sent_at(deadline);
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
@@ -95,7 +95,7 @@ impl Link {
     ) -> Result<Value, CallError> {
         self.note_commands(1);
         let reply = async {
-            let sender = self.sender(live, deadline);
+            let sender = self.sender_of(command, live, deadline);
             let [answer, reply] = sender.send_pair(&first, |output| command.command.write(output)).await?;
             command.on_first(live, &answer);
             Ok(reply)
@@ -148,9 +148,31 @@ impl Link {
         deadline.span().min(self.command_timeout)
     }
 
-    /// Sends commands that have to be answered by this deadline.
+    /// Sends commands that have to be answered by this deadline. A server that answers nothing for the command timeout is silent.
     fn sender<'a>(&self, live: &'a Live, deadline: Deadline) -> Sender<'a> {
-        live.wire.until(Some(Deadline::new(deadline.start(), self.limit(deadline)).on_timer()))
+        let silence = self.limit(deadline);
+        let (silent_at, end) = (Deadline::new(deadline.start(), silence).on_timer(), deadline.on_timer());
+        live.wire.until(Some(Patience { silent_at, silence, end }))
+    }
+
+    /// Sends this command. A task that asks for a lock may have to wait for room. On a quorum it has not: what the other servers grant would
+    /// become old meanwhile.
+    fn sender_of<'a>(&self, command: &Outgoing, live: &'a Live, deadline: Deadline) -> Sender<'a> {
+        self.sender(live, deadline).beginning(command.is_ask && self.is_of_callers() && self.max_lease.is_none())
+    }
+
+    /// How long an answer takes now until its task has it, because many are on their way. Zero while few are.
+    pub(in super::super) fn lag(&self) -> Duration {
+        let live = self.state.lock().live.clone();
+        live.map_or(Duration::ZERO, |live| live.wire.lag())
+    }
+
+    /// Resolves when there is room for an ask, or no connection.
+    pub(in super::super) async fn room(&self) {
+        let live = self.state.lock().live.clone();
+        if let Some(live) = live {
+            live.wire.room().await;
+        }
     }
 
     /// Waits for a reply, and decides by the reply, or by its absence, whether the connection is still good.
@@ -178,9 +200,15 @@ impl Link {
     ) -> impl Future<Output = Result<RedisResult<Value>, CallError>> + Send {
         let (sent, limit) = (deadline.start(), self.limit(deadline));
         answer.map(move |answer| {
-            if let Err(NoReply::Overdue) = answer {
-                self.on_silence(generation, sent, limit);
-                return Err(self.unanswered(limit));
+            match answer {
+                Err(NoReply::Overdue { is_silent }) => {
+                    if is_silent {
+                        self.on_silence(generation, sent, limit);
+                    }
+                    return Err(self.unanswered(limit));
+                }
+                Err(NoReply::NoRoom) => return Err(CallError::NoRoom.before_sending()),
+                Ok(_) | Err(NoReply::Ended(_)) => {}
             }
             self.on_reply();
             self.note_nearer(sent);

@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use super::super::hash_slot::slot_of;
 use super::super::millis;
-use super::super::wire::{Delete, LoneRelease, Sender, Sending, encode};
+use super::super::wire::{Delete, LoneRelease, Sender, Sent, encode};
 use super::{Channel, Link, Live};
 use crate::clock::Moment;
 use crate::store::{Ask, Release};
@@ -17,13 +17,15 @@ pub(in super::super) struct Outgoing {
     pub(super) command: Command,
     /// Whether the server is to tell when somebody else changes what the command reads.
     pub(in super::super) arms: bool,
+    /// The command asks for a lock: it is not sent while there is no room.
+    pub(in super::super) is_ask: bool,
     /// The command may wait in the queue of a lock in this slot. In a cluster the connection hears the slot's channel by then.
     pub(super) listens: Option<u16>,
 }
 
 impl From<Cmd> for Outgoing {
     fn from(command: Cmd) -> Self {
-        Self { command: Command::Own(command), arms: false, listens: None }
+        Self { command: Command::Own(command), arms: false, is_ask: false, listens: None }
     }
 }
 
@@ -39,7 +41,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn send<'a>(&'a self, link: &'a Link, sender: Sender<'a>) -> Sending<'a> {
+    pub(super) fn send<'a>(&'a self, link: &'a Link, sender: Sender<'a>) -> Sent<'a> {
         match self {
             Self::Free { release, is_known } => sender.free(lone(release, *is_known), || link.note_commands(1)),
             Self::Delete { release, by } => {
@@ -85,20 +87,25 @@ impl Outgoing {
         Self { listens: key.map(slot_of), ..Self::from(command) }
     }
 
+    /// The same for a command that asks for locks, and does nothing else.
+    pub(in super::super) fn ask(command: Cmd, key: Option<&str>) -> Self {
+        Self { is_ask: true, ..Self::waiting(command, key) }
+    }
+
     /// The claim of a free lock. Who waits asks for the owner by script. A single try has but this answer.
     pub(in super::super) fn claim(ask: &Ask) -> Self {
         let (lock, token, millis) = (Arc::clone(&ask.key), ask.token.clone(), millis(ask.claim));
-        Self { command: Command::Claim { lock, token, millis, tells: !ask.wait }, arms: false, listens: None }
+        Self { command: Command::Claim { lock, token, millis, tells: !ask.wait }, arms: false, is_ask: true, listens: None }
     }
 
     /// A release by `free.lua`, which goes together with others. `is_known` says that the server knows the script.
     pub(in super::super) fn free(release: Release, is_known: bool) -> Self {
-        Self { command: Command::Free { release, is_known }, arms: false, listens: None }
+        Self { command: Command::Free { release, is_known }, arms: false, is_ask: false, listens: None }
     }
 
     /// A release by the server's own command.
     pub(in super::super) fn delete(release: Release, by: Delete) -> Self {
-        Self { command: Command::Delete { release, by }, arms: false, listens: None }
+        Self { command: Command::Delete { release, by }, arms: false, is_ask: false, listens: None }
     }
 
     /// The command that goes in front, in the same piece.

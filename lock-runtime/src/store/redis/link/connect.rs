@@ -175,6 +175,7 @@ impl Link {
             Ok(Opened { live, anchor, round_trip, delete, has_slots }) => {
                 let others = std::mem::take(&mut state.attempts);
                 let watch = live.wire.watch();
+                live.wire.make_room_for(round_trip);
                 state.live = Some(live);
                 state.reader = self.is_of_callers().then(Reader::here);
                 state.failed = None;

@@ -19,20 +19,26 @@ impl Link {
         }
     }
 
-    /// A command went unanswered. After twice the command timeout without any answer the connection is given up. So a slow
-    /// server is not flooded with new connections, and a dead connection is replaced soon.
+    /// A command went unanswered, and nothing came since it was sent. After twice the command timeout without any answer the connection is
+    /// given up. So a dead connection is replaced soon, and a slow server, whose answers come when nobody waits for them any more, is not
+    /// flooded with new connections.
     pub(super) fn on_silence(&self, generation: u64, sent: Moment, limit: Duration) {
         let mut state = self.state.lock();
         let Some(live) = state.live.as_ref().filter(|live| live.made.generation == generation) else { return };
-        let unread = live.wire.unread_replies();
+        let (heard, is_full) = (live.wire.heard(), live.wire.is_full());
         let is_news = state.silence.is_none();
-        let Silence { since, .. } = *state.silence.get_or_insert(Silence { since: sent, unread });
+        let before = state.silence.filter(|silence| silence.heard == heard);
+        let Silence { since, .. } = *state.silence.insert(before.unwrap_or(Silence { since: sent, heard }));
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
         if is_news {
             observe::silent(&self.server, limit);
         }
         if since.elapsed() < self.command_timeout * 2 {
+            if is_full {
+                // Nobody else sends a command that would go unanswered.
+                self.probe();
+            }
             return;
         }
         if self.was_cut_short(limit) { self.probe() } else { self.give_up(generation) }

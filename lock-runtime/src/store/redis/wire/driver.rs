@@ -57,12 +57,10 @@ impl Driver {
         };
         let mut state = self.shared.lock();
         state.places.on_reply(reply, &mut self.to_wake).map_err(|_| Ended::Malformed)?;
-        let has_room_again = state.has_room_again();
+        let calls = state.call_waiting();
         drop(state);
         self.to_wake.drain(..).for_each(Waker::wake);
-        if has_room_again {
-            self.shared.has_room.notify_waiters();
-        }
+        self.shared.call_for_room(calls);
         Ok(())
     }
 
@@ -74,7 +72,11 @@ impl Driver {
         }
         if self.has_yielded {
             self.has_yielded = false;
-            state.flush(context.waker())
+            let flushed = state.flush(context.waker());
+            let calls = state.call_waiting();
+            drop(state);
+            self.shared.call_for_room(calls);
+            flushed
         } else {
             // Whoever was woken by the replies may have more to send.
             self.has_yielded = true;

@@ -8,8 +8,9 @@ use tokio::io::AsyncWrite;
 
 use super::releases::Releases;
 
-/// A buffer that became larger than this is given up when it is empty.
-const MOST_KEPT: usize = 64 * 1024;
+/// When so many bytes wait, they go out at once. While the socket takes no more, nobody begins to ask, and a command that lies farther
+/// from the end is not taken back.
+pub(super) const ENOUGH: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(super) struct Output {
@@ -51,6 +52,11 @@ impl Output {
         self.bytes.len() - self.written
     }
 
+    /// Whether so much waits that it goes out at once.
+    pub(super) fn is_large(&self) -> bool {
+        self.unsent() >= ENOUGH
+    }
+
     /// Takes back so many bytes that are not with the socket.
     pub(super) fn take_back(&mut self, before_end: usize, count: usize) {
         let start = self.bytes.len().saturating_sub(before_end);
@@ -61,26 +67,47 @@ impl Output {
     pub(super) fn flush(&mut self, driver: &Waker) -> io::Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let mut context = Context::from_waker(driver);
-        while let Some(rest) = self.bytes.get(self.written..).filter(|rest| !rest.is_empty()) {
+        let mut is_full = false;
+        while let Some(rest) = self.bytes.get(self.written..).filter(|rest| !rest.is_empty() && !is_full) {
             match Pin::new(&mut *writer).poll_write(&mut context, rest) {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Ok(count)) => {
+                    self.written += count;
+                    self.is_unflushed = true;
+                }
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(()),
+                Poll::Pending => is_full = true,
             }
-            self.is_unflushed = true;
         }
-        self.written = 0;
-        if self.bytes.capacity() > MOST_KEPT {
-            self.bytes = Vec::new();
-        }
-        self.bytes.clear();
         if self.is_unflushed
+            && !is_full
             && let Poll::Ready(flushed) = Pin::new(writer).poll_flush(&mut context)
         {
             self.is_unflushed = false;
             flushed?;
         }
+        self.forget_written();
         Ok(())
+    }
+
+    /// Gives back the room of what is with the socket, also while the socket takes no more. What stays is moved only when it is no more
+    /// than what goes: so a byte costs one move.
+    fn forget_written(&mut self) {
+        mutant!(WrittenIsKept => if self.unsent() > 0 {
+            return;
+        });
+        if self.unsent() <= self.written {
+            self.bytes.drain(..self.written);
+            self.written = 0;
+            if self.bytes.capacity() > ENOUGH.max(4 * self.bytes.len()) {
+                self.bytes.shrink_to(2 * self.bytes.len());
+            }
+        }
+    }
+
+    /// How much room the buffer has.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.bytes.capacity()
     }
 }

@@ -2,12 +2,17 @@
 
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Duration;
 
 use redis::Value;
 use slab::Slab;
 use tokio::time::Instant;
 
+use super::output::ENOUGH;
 use super::{Ended, NoReply};
+
+/// So many replies are to come when it is measured how long they take.
+const MANY: usize = 64;
 
 /// The replies that are to come, and those that were not taken yet.
 #[derive(Default)]
@@ -15,31 +20,69 @@ pub(super) struct Places {
     all: Slab<Place>,
     /// What the next replies are for. A server replies in the order of the commands.
     order: VecDeque<Next>,
-    /// How many replies came for places that nobody had any more.
-    unread: u64,
+    /// How many replies came.
+    heard: u64,
+    /// How many of those that are to come are for what tasks begin.
+    beginnings: usize,
+    /// How long the last one took of those that were measured, until its task had it. Zero while few replies are to come.
+    lag: Duration,
+    /// The one that is measured now, and since when.
+    measured: Option<(usize, Instant)>,
 }
 
 /// What becomes of the replies to the commands that one task sent together.
-enum Place {
+pub(super) enum Place {
     Waiting {
         want: Want,
         got: Vec<Value>,
         waker: Option<Waker>,
         by: By,
+        /// How many replies had come when `by` was set.
+        heard: u64,
     },
     /// Nobody waits any more. So many replies are to come, which nobody reads.
     Left(usize),
     /// Nobody reads the reply. Without a reply this is called.
     Unread(OnLost),
-    Answered(Result<Value, Ended>),
+    Answered(Result<Value, NoReply>),
 }
 
 /// By when a reply has to come.
 #[derive(Clone, Copy)]
 pub(super) enum By {
     Any,
-    At(Instant),
-    Over,
+    At(Patience),
+    /// It has not come in time.
+    Over { is_silent: bool },
+}
+
+/// How long a reply is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// By then a server that answers nothing is silent.
+    pub(crate) silent_at: Instant,
+    /// So long lasts the silence.
+    pub(crate) silence: Duration,
+    /// The end, also of a wait for a server that answers others: it replies in the order of the commands, and has not come to this one.
+    pub(crate) end: Instant,
+}
+
+/// How a task finds its place.
+pub(super) enum Polled {
+    /// The reply, which ends the place. A place whose time is over stays until it is left.
+    Reply(Result<Value, NoReply>),
+    /// The reply is still to come.
+    Waits,
+    /// So it is, and the task's waker is not known here. The task has to clone it first, without the mutex.
+    Unknown,
+}
+
+/// What a task leaves that waits no more.
+pub(super) struct Leaving {
+    /// To be dropped without the mutex: a waker may be the last that knows of its task.
+    pub(super) _place: Option<Place>,
+    /// What need not go to the socket: how many bytes before the end of the output, and how many.
+    pub(super) unsent: Option<(usize, usize)>,
 }
 
 /// Called when a connection has ended before a command was answered.
@@ -65,6 +108,7 @@ impl Aftermath {
 struct Next {
     whose: Whose,
     bytes: usize,
+    is_beginning: bool,
 }
 
 enum Whose {
@@ -114,45 +158,72 @@ impl Places {
         self.order.len()
     }
 
-    /// How many replies came for places that nobody had any more.
-    pub(super) fn unread(&self) -> u64 {
-        self.unread
+    /// How many replies came.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// How many replies are to come for what tasks begin.
+    pub(super) fn beginnings(&self) -> usize {
+        self.beginnings
     }
 
     /// Takes a place for the replies to commands that have so many bytes.
-    pub(super) fn take(&mut self, want: Want, by: By, bytes: usize) -> usize {
+    pub(super) fn take(&mut self, want: Want, by: By, bytes: usize, is_beginning: bool) -> usize {
         let place = self.take_for_later(want, by);
-        self.order.push_back(Next { whose: Whose::Place(place), bytes });
+        if is_beginning {
+            self.beginnings += 1;
+            self.measure(place);
+        }
+        self.order.push_back(Next { whose: Whose::Place(place), bytes, is_beginning });
         place
+    }
+
+    /// Measures how long one reply takes, one after another. No clock is read while few are to come.
+    fn measure(&mut self, place: usize) {
+        if self.order.len() < MANY {
+            self.lag = Duration::ZERO;
+        } else if self.measured.is_none() {
+            self.measured = Some((place, Instant::now()));
+        }
+    }
+
+    /// How long a reply takes now until its task has it: so many are to come, and so many tasks are to run before it.
+    pub(super) fn lag(&self) -> Duration {
+        mutant!(CrowdIsLate => return Duration::ZERO);
+        self.lag
     }
 
     /// Takes a place for a command that goes out later, with others.
     pub(super) fn take_for_later(&mut self, want: Want, by: By) -> usize {
-        self.all.insert(Place::Waiting { want, got: Vec::new(), waker: None, by })
+        self.all.insert(Place::Waiting { want, got: Vec::new(), waker: None, by, heard: self.heard })
     }
 
     /// The next reply answers all these releases. Their script has so many bytes.
     pub(super) fn expect_together(&mut self, places: Vec<usize>, bytes: usize) {
-        self.order.push_back(Next { whose: Whose::Together(places), bytes });
+        self.order.push_back(Next { whose: Whose::Together(places), bytes, is_beginning: false });
     }
 
     /// Takes a place for a reply that nobody reads.
     pub(super) fn take_unread(&mut self, on_lost: OnLost, bytes: usize) {
         let place = self.all.insert(Place::Unread(on_lost));
-        self.order.push_back(Next { whose: Whose::Place(place), bytes });
+        self.order.push_back(Next { whose: Whose::Place(place), bytes, is_beginning: false });
     }
 
-    /// Takes a place on a connection that has ended.
-    pub(super) fn take_ended(&mut self, ended: Ended) -> usize {
-        self.all.insert(Place::Answered(Err(ended)))
+    /// Takes a place for a command that is not sent.
+    pub(super) fn take_refused(&mut self, why: NoReply) -> usize {
+        self.all.insert(Place::Answered(Err(why)))
     }
 
     /// Takes in a reply. Who waits for it is to be woken.
     pub(super) fn on_reply(&mut self, reply: Value, to_wake: &mut Vec<Waker>) -> Result<(), Unasked> {
         let next = self.order.pop_front().ok_or(Unasked)?;
+        self.heard += 1;
         match &next.whose {
             Whose::Place(place) => {
-                if !self.answer(*place, reply, to_wake) {
+                if self.answer(*place, reply, to_wake) {
+                    self.beginnings -= usize::from(next.is_beginning);
+                } else {
                     self.order.push_front(next);
                 }
             }
@@ -182,7 +253,6 @@ impl Places {
                 want.answer(std::mem::take(got))
             }
             Place::Left(count) => {
-                self.unread += 1;
                 *count -= 1;
                 let is_last = *count == 0;
                 if is_last {
@@ -191,7 +261,6 @@ impl Places {
                 return is_last;
             }
             Place::Unread(_) => {
-                self.unread += 1;
                 self.all.remove(number);
                 return true;
             }
@@ -204,9 +273,10 @@ impl Places {
     /// The connection has ended: no more replies come.
     pub(super) fn end(&mut self, ended: &Ended) -> Aftermath {
         self.order.clear();
+        (self.beginnings, self.measured, self.lag) = (0, None, Duration::ZERO);
         let mut aftermath = Aftermath::default();
         self.all.retain(|_, place| {
-            match std::mem::replace(place, Place::Answered(Err(ended.clone()))) {
+            match std::mem::replace(place, Place::Answered(Err(NoReply::Ended(ended.clone())))) {
                 Place::Waiting { waker, .. } => aftermath.to_wake.extend(waker),
                 Place::Left(_) => return false,
                 Place::Unread(on_lost) => {
@@ -221,18 +291,25 @@ impl Places {
     }
 
     /// Ends the waits whose time is over by now. Returns by when the first of the others has to be answered.
+    ///
+    /// While replies come, a server is not silent: it has not come to the others yet. Who waits for one of these has patience anew, until
+    /// his own end.
     pub(super) fn end_overdue(&mut self, now: Instant, to_wake: &mut Vec<Waker>) -> Option<Instant> {
         let mut next = None;
         for (_, place) in &mut self.all {
-            let Place::Waiting { by, waker, .. } = place else { continue };
-            match *by {
-                By::At(at) if at <= now => {
-                    *by = By::Over;
+            let Place::Waiting { by, heard, waker, .. } = place else { continue };
+            let By::At(patience) = by else { continue };
+            if patience.silent_at <= now {
+                let is_silent = *heard == self.heard;
+                if is_silent || patience.end <= now || is_overdue_anyway() {
+                    *by = By::Over { is_silent };
                     to_wake.extend(waker.take());
+                    continue;
                 }
-                By::At(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
-                By::Any | By::Over => {}
+                patience.silent_at = (now + patience.silence).min(patience.end);
+                *heard = self.heard;
             }
+            next = Some(next.map_or(patience.silent_at, |next: Instant| next.min(patience.silent_at)));
         }
         if self.all.is_empty() {
             // What a burst has left would be looked at each time.
@@ -241,45 +318,57 @@ impl Places {
         next
     }
 
-    /// The reply, which ends the place. `None` when it is still to come; then `waker` is called. A place whose time is over stays until
-    /// it is left.
-    pub(super) fn poll(&mut self, place: usize, waker: &Waker) -> Option<Result<Value, NoReply>> {
-        match self.all.get_mut(place)? {
-            Place::Waiting { by: By::Over, .. } => Some(Err(NoReply::Overdue)),
-            Place::Waiting { waker: known, .. } => {
-                if known.as_ref().is_none_or(|known| !known.will_wake(waker)) {
-                    *known = Some(waker.clone());
-                }
-                None
+    /// A task is polled, with this waker. Where it is not known it is replaced by the clone, and that one by what is to be dropped.
+    pub(super) fn poll(&mut self, place: usize, waker: &Waker, clone: &mut Option<Waker>) -> Polled {
+        match self.all.get_mut(place) {
+            Some(Place::Waiting { by: By::Over { is_silent }, .. }) => {
+                Polled::Reply(Err(NoReply::Overdue { is_silent: *is_silent }))
             }
-            Place::Answered(_) => match self.all.remove(place) {
-                Place::Answered(reply) => Some(reply.map_err(NoReply::Ended)),
-                _ => None,
-            },
-            Place::Left(_) | Place::Unread(_) => None,
+            Some(Place::Waiting { waker: known, .. }) => {
+                if known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                    return Polled::Waits;
+                }
+                if clone.is_none() {
+                    return Polled::Unknown;
+                }
+                std::mem::swap(known, clone);
+                Polled::Waits
+            }
+            Some(Place::Answered(_)) => {
+                if let Some((_, since)) = self.measured.take_if(|(measured, _)| *measured == place) {
+                    self.lag = since.elapsed();
+                }
+                match self.all.remove(place) {
+                    Place::Answered(reply) => Polled::Reply(reply),
+                    _ => Polled::Waits,
+                }
+            }
+            Some(Place::Left(_) | Place::Unread(_)) | None => Polled::Waits,
         }
     }
 
-    /// Nobody waits any more. Of the output, `unsent` bytes are not with the socket. Returns which of them need not go there: how many
-    /// bytes before their end, and how many.
-    pub(super) fn leave(&mut self, place: usize, unsent: usize) -> Option<(usize, usize)> {
+    /// Nobody waits any more. Of the output, `unsent` bytes are not with the socket. Only what is near its end is looked for and taken
+    /// back: the rest is sent, and its reply is nobody's.
+    pub(super) fn leave(&mut self, place: usize, unsent: usize) -> Leaving {
+        self.measured.take_if(|(measured, _)| *measured == place);
         mutant!(LeftPlaceFreed => {
             self.order.retain(|next| !matches!(next.whose, Whose::Place(other) if other == place));
-            self.all.try_remove(place);
-            return None;
+            return Leaving { _place: self.all.try_remove(place), unsent: None };
         });
-        let left = self.all.get_mut(place)?;
-        if let Place::Waiting { want, got, .. } = left {
-            // The replies come all the same, and are for nobody else. A release goes to the server although nobody waits for it.
-            let is_to_go = *want == Want::Freed;
-            *left = Place::Left(want.count() - got.len());
-            if is_to_go {
-                return None;
-            }
-        } else {
-            self.all.remove(place);
-            return None;
-        }
+        let Some(left) = self.all.get_mut(place) else { return Leaving { _place: None, unsent: None } };
+        let Place::Waiting { want, got, .. } = left else {
+            return Leaving { _place: self.all.try_remove(place), unsent: None };
+        };
+        // The replies come all the same, and are for nobody else. A release goes to the server although nobody waits for it.
+        let is_to_go = *want == Want::Freed;
+        let to_come = want.count() - got.len();
+        let was = std::mem::replace(left, Place::Left(to_come));
+        let unsent = if is_to_go { None } else { self.take_back(place, unsent.min(ENOUGH)) };
+        Leaving { _place: Some(was), unsent }
+    }
+
+    /// Takes back what is among the last `unsent` bytes.
+    fn take_back(&mut self, place: usize, unsent: usize) -> Option<(usize, usize)> {
         mutant!(UnsentIsSent => return None);
         let (mut before_end, mut found) = (0, None);
         for (at, next) in self.order.iter().enumerate().rev() {
@@ -293,9 +382,16 @@ impl Places {
             }
         }
         let next = self.order.remove(found?)?;
+        self.beginnings -= usize::from(next.is_beginning);
         self.all.remove(place);
         Some((before_end, next.bytes))
     }
+}
+
+/// Whether a server that answers others is silent for a command that it has not come to.
+fn is_overdue_anyway() -> bool {
+    mutant!(BusyIsSilent => return true);
+    false
 }
 
 /// What `free.lua` says where it is one of several releases, and 2 where the lock was deleted and somebody waits for it. Then the lock

@@ -6,33 +6,40 @@ use std::task::{Context, Poll, ready};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, ready};
 use redis::{Cmd, Pipeline, Value};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::encode::{self, Delete};
-use super::places::{By, Want};
+use super::places::{By, Patience, Polled, Want};
 use super::releases::LoneRelease;
 use super::{NoReply, Shared, State};
 use crate::timing::LAST_LOOK;
 
-/// Sends commands whose replies have to come by some instant.
+/// Sends commands whose replies have to come in time.
 #[derive(Clone, Copy)]
 pub(crate) struct Sender<'a> {
     shared: &'a Shared,
     by: By,
+    /// Whether the commands are sent only when there is room: they are the beginning of something.
+    is_beginning: bool,
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(shared: &'a Shared, by: Option<Instant>) -> Self {
-        Self { shared, by: by.map_or(By::Any, By::At) }
+    pub(super) fn new(shared: &'a Shared, by: Option<Patience>) -> Self {
+        Self { shared, by: by.map_or(By::Any, By::At), is_beginning: false }
+    }
+
+    /// For what begins something, and so is not sent while there is no room.
+    pub(crate) fn beginning(self, is_beginning: bool) -> Self {
+        Self { is_beginning, ..self }
     }
 
     /// Sends a command now; the future waits for its reply. An error reply is a value.
-    pub(crate) fn send(self, command: &'a Cmd) -> Sending<'a> {
+    pub(crate) fn send(self, command: &'a Cmd) -> Sent<'a> {
         self.send_written(|output| command.write_packed_command(output))
     }
 
     /// The same for a command that `write` writes.
-    pub(crate) fn send_written(self, write: impl Fn(&mut Vec<u8>) + Send + 'a) -> Sending<'a> {
+    pub(crate) fn send_written(self, write: impl FnOnce(&mut Vec<u8>)) -> Sent<'a> {
         self.send_for(Want::One, write)
     }
 
@@ -68,8 +75,8 @@ impl<'a> Sender<'a> {
     }
 
     /// Takes a free lock. The reply to a claim that is refused is what the lock's key holds.
-    pub(crate) fn claim_or_tell(self, lock: &'a str, token: &'a str, millis: u64) -> Sending<'a> {
-        self.send_for(Want::Claimed, move |output| {
+    pub(crate) fn claim_or_tell(self, lock: &'a str, token: &'a str, millis: u64) -> Sent<'a> {
+        self.send_for(Want::Claimed, |output| {
             encode::claim(output, lock, token, millis);
             encode::owner(output, lock);
         })
@@ -77,11 +84,10 @@ impl<'a> Sender<'a> {
 
     /// Releases a lock by `free.lua`, together with all that goes out in the same write. The reply is what the script says to this
     /// release alone. Calls `on_script` when the release is the first of those that go together.
-    pub(crate) fn free(self, release: LoneRelease<'a>, on_script: impl Fn() + Send + 'a) -> Sending<'a> {
-        self.send_by(move |state| {
-            if state.output.releases.is_empty() {
-                on_script();
-            }
+    pub(crate) fn free(self, release: LoneRelease<'a>, on_script: impl FnOnce()) -> Sent<'a> {
+        let mut is_script = false;
+        let answer = self.send_by(|state| {
+            is_script = state.output.releases.is_empty();
             let is_first = state.is_idle() && !release.are_more;
             let place = state.places.take_for_later(Want::One, self.by);
             state.output.releases.add(release, place);
@@ -90,7 +96,11 @@ impl<'a> Sender<'a> {
             }
             state.hand_over(is_first);
             place
-        })
+        });
+        if is_script {
+            on_script();
+        }
+        answer
     }
 
     /// Releases a lock by `delete`. The reply is what `free.lua` would say to it: it may be that somebody waits for a lock that is
@@ -99,78 +109,56 @@ impl<'a> Sender<'a> {
         self,
         LoneRelease { lock, token, are_more, .. }: LoneRelease<'a>,
         delete: Delete,
-    ) -> Sending<'a> {
+    ) -> Sent<'a> {
         self.send_by(move |state| {
             let is_first = state.is_idle() && !are_more;
             let bytes = state.output.write(|output| encode::delete(output, lock, token, delete));
-            let place = state.places.take(Want::Freed, self.by, bytes);
+            let place = state.places.take(Want::Freed, self.by, bytes, self.is_beginning);
             state.hand_over(is_first);
             place
         })
     }
 
-    fn send_for(self, want: Want, write: impl Fn(&mut Vec<u8>) + Send + 'a) -> Sending<'a> {
+    fn send_for(self, want: Want, write: impl FnOnce(&mut Vec<u8>)) -> Sent<'a> {
         self.send_by(move |state| {
             let is_first = state.is_idle();
-            let bytes = state.output.write(&write);
-            let place = state.places.take(want, self.by, bytes);
+            let bytes = state.output.write(write);
+            let place = state.places.take(want, self.by, bytes, self.is_beginning);
             state.hand_over(is_first);
             place
         })
     }
 
-    fn send_by(self, send: impl Fn(&mut State) -> usize + Send + 'a) -> Sending<'a> {
-        if let Some(answer) = self.enter(&send) {
-            return Either::Left(answer);
-        }
-        Either::Right(Box::pin(async move {
-            loop {
-                match self.by {
-                    By::At(by) => {
-                        let waited = timeout_at(by, self.shared.await_room()).await;
-                        // A task may be polled late.
-                        waited.ok().filter(|()| Instant::now() < by).ok_or(NoReply::Overdue)?;
-                    }
-                    By::Any | By::Over => self.shared.await_room().await,
-                }
-                if let Some(answer) = self.enter(&send) {
-                    return answer.await;
-                }
-            }
-        }))
-    }
-
-    /// Sends, and takes a place for the replies. `None` when there is no room.
-    fn enter(self, send: impl FnOnce(&mut State) -> usize) -> Option<Answer<'a>> {
+    /// Sends, and takes a place for the replies.
+    fn send_by(self, send: impl FnOnce(&mut State) -> usize) -> Sent<'a> {
         let mut state = self.shared.lock();
         let place = if let Some(ended) = state.ended.clone() {
-            state.places.take_ended(ended)
-        } else if state.has_room() {
-            send(&mut state)
+            state.places.take_refused(NoReply::Ended(ended))
+        } else if self.is_beginning && !state.has_room() {
+            state.places.take_refused(NoReply::NoRoom)
         } else {
-            return None;
+            send(&mut state)
         };
-        if let By::At(by) = self.by {
-            state.watched.expect(by);
+        if let By::At(patience) = self.by {
+            state.watched.expect(patience.silent_at);
         }
         drop(state);
-        Some(Answer { shared: self.shared, place: Some(place), last_look: None })
+        Sent { shared: self.shared, place: Some(place), is_known: false, last_look: None }
     }
 }
 
-/// Commands that were sent, or that wait for room. The latter is rare, and so it is boxed: every command's future would have room for it.
-pub(crate) type Sending<'a> = Either<Answer<'a>, BoxFuture<'a, Result<Value, NoReply>>>;
-
-/// Waits for the replies that a place is for.
-pub(crate) struct Answer<'a> {
+/// A command that was sent, or was not for want of room. As a future it waits for the replies.
+pub(crate) struct Sent<'a> {
     shared: &'a Shared,
     place: Option<usize>,
+    /// Whether the place has a waker.
+    is_known: bool,
     /// Before the task believes that there is no reply in time. The thread that reads the connection may have been blocked, and the
     /// reply may be there.
     last_look: Option<BoxFuture<'a, ()>>,
 }
 
-impl Future for Answer<'_> {
+impl Future for Sent<'_> {
     type Output = Result<Value, NoReply>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -179,8 +167,23 @@ impl Future for Answer<'_> {
             if let Some(look) = &mut self.last_look {
                 ready!(look.as_mut().poll(context));
             }
-            let Some(reply) = self.shared.lock().places.poll(place, context.waker()) else { return Poll::Pending };
-            let Err(NoReply::Overdue) = reply else {
+            // To clone or to drop a waker may do anything, so both are done without the mutex. The first poll always needs a clone.
+            let mut clone = (!self.is_known).then(|| context.waker().clone());
+            let reply = loop {
+                let mut state = self.shared.lock();
+                let polled = state.places.poll(place, context.waker(), &mut clone);
+                mutant!(DropsUnderMutex => clone = None);
+                drop(state);
+                match polled {
+                    Polled::Reply(reply) => break reply,
+                    Polled::Waits => {
+                        self.is_known = true;
+                        return Poll::Pending;
+                    }
+                    Polled::Unknown => clone = Some(context.waker().clone()),
+                }
+            };
+            let Err(NoReply::Overdue { .. }) = reply else {
                 self.place = None;
                 return Poll::Ready(reply);
             };
@@ -202,15 +205,15 @@ fn is_believed_at_once() -> bool {
     false
 }
 
-impl Drop for Answer<'_> {
+impl Drop for Sent<'_> {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
         let mut state = self.shared.lock();
-        state.leave(place);
-        let has_room_again = state.has_room_again();
+        let mut left = Some(state.leave(place));
+        mutant!(DropsUnderMutex => left = None);
+        let calls = state.call_waiting();
         drop(state);
-        if has_room_again {
-            self.shared.has_room.notify_waiters();
-        }
+        drop(left.take());
+        self.shared.call_for_room(calls);
     }
 }

@@ -15,6 +15,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::mutants::{Mutant, Seeded};
 
+mod room;
+mod wakers;
 mod watch;
 
 const LONG: Duration = Duration::from_secs(5);
@@ -314,31 +316,6 @@ fn a_connection_ends_with_the_runtime_that_drives_it() {
     drop(far);
 }
 
-/// The replies may all come before the first of their tasks runs.
-#[tokio::test]
-async fn a_task_that_waits_for_room_goes_on_when_there_is_some() {
-    let (wire, mut far, _) = connected().await;
-    let sending: Vec<_> = (0..IN_FLIGHT + 10)
-        .map(|_| {
-            let wire = wire.clone();
-            tokio::spawn(async move { wire.until(None).send(&get("k")).await })
-        })
-        .collect();
-    let server = async {
-        let mut seen = 0;
-        while seen < IN_FLIGHT {
-            seen += sent_to(&mut far).await.matches("k\r").count();
-        }
-        far.write_all(":1\r\n".repeat(IN_FLIGHT).as_bytes()).await.unwrap();
-        while seen < IN_FLIGHT + 10 {
-            seen += sent_to(&mut far).await.matches("k\r").count();
-        }
-        far.write_all(":1\r\n".repeat(10).as_bytes()).await.unwrap();
-    };
-    let (replies, ()) = timeout(LONG, join(join_all(sending), server)).await.unwrap();
-    assert!(replies.into_iter().all(|reply| reply.unwrap().unwrap() == Value::Int(1)));
-}
-
 /// A forked child has the same socket as its parent.
 #[tokio::test]
 async fn whoever_drops_a_connection_leaves_it_to_others_that_have_its_socket() {
@@ -355,27 +332,4 @@ async fn whoever_drops_a_connection_leaves_it_to_others_that_have_its_socket() {
     let mut byte = [0];
     timeout(LONG, far.read_exact(&mut byte)).await.unwrap().unwrap();
     assert_eq!(byte, *b"x");
-}
-
-/// A server that reads nothing must not make a process grow without end.
-#[tokio::test]
-async fn when_too_much_is_on_its_way_a_task_waits_and_what_nobody_waits_for_is_not_sent() {
-    let (wire, mut far, _) = connected().await;
-    let command = get("k");
-    let mut sending = Box::pin(join_all((0..=IN_FLIGHT).map(|_| wire.until(None).send(&command))));
-    assert!(futures_util::poll!(&mut sending).is_pending());
-    wire.send_unread(&get("unread"), || {});
-    let server = async {
-        let mut seen = 0;
-        while seen <= IN_FLIGHT {
-            let sent = sent_to(&mut far).await;
-            assert!(!sent.contains("unread"));
-            // A command is cut by the buffer now and then: its last letter is counted.
-            let count = sent.matches("k\r").count();
-            seen += count;
-            far.write_all(":1\r\n".repeat(count).as_bytes()).await.unwrap();
-        }
-    };
-    let (replies, ()) = timeout(LONG, join(sending, server)).await.unwrap();
-    assert!(replies.into_iter().all(|reply| reply.unwrap() == Value::Int(1)));
 }

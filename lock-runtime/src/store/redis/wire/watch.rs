@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{Ended, Shared};
+use super::{CALLED_AGAIN_AFTER, Ended, Shared};
 
 /// One timer for all commands on a connection. It runs until the connection ends, or nobody has it any more.
 ///
@@ -58,10 +58,17 @@ impl Watch {
         if state.ended.is_some() || state.is_left {
             return ControlFlow::Break(());
         }
-        let next = state.places.end_overdue(Instant::now(), &mut to_wake);
+        let now = Instant::now();
+        let mut next = state.places.end_overdue(now, &mut to_wake);
+        let calls = state.call_waiting_again();
+        if state.waiting > 0 {
+            let again = now + CALLED_AGAIN_AFTER;
+            next = Some(next.map_or(again, |next| next.min(again)));
+        }
         state.watched = Watched { waker: Some(context.waker().clone()), looks_at: next };
         drop(state);
         to_wake.into_iter().for_each(Waker::wake);
+        self.shared.call_for_room(calls);
         ControlFlow::Continue(next)
     }
 }

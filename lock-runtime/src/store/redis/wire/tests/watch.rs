@@ -1,7 +1,55 @@
 //! Replies that do not come in time, or are not read in time.
 
+use tokio::time::Instant;
+
 use super::*;
 use crate::mutants::{Mutant, Seeded};
+
+/// Silence by then, and the end as well.
+fn until(by: Instant) -> Option<Patience> {
+    Some(Patience { silent_at: by, silence: Duration::ZERO, end: by })
+}
+
+/// It answers one command after another, and the last one later than a silent server would be given up.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_others_is_not_silent_and_is_waited_for_to_the_end() {
+    const SILENCE: Duration = Duration::from_millis(800);
+    for (bug, end, is_right) in [
+        (None, Some(true), true),
+        (None, None, true),
+        (None, Some(false), true),
+        (Some(Mutant::BusyIsSilent), Some(true), false),
+    ] {
+        let _seeded = Seeded::begin(bug);
+        let (wire, mut far, _) = connected().await;
+        tokio::spawn(wire.watch());
+        settled().await;
+        let begin = Instant::now();
+        // The last answer comes after 1.8 s, or nothing more comes after the first one.
+        let span = if end == Some(false) { LONG / 5 } else { LONG };
+        let patience = Patience { silent_at: begin + SILENCE, silence: SILENCE, end: begin + span };
+        let key = get("k");
+        let asking = async {
+            let all = join_all((0..4).map(|_| wire.until(Some(patience)).send(&key))).await;
+            (all.into_iter().last().unwrap(), begin.elapsed())
+        };
+        let server = async {
+            for _ in 0..if end.is_some() { 4 } else { 1 } {
+                tokio::time::sleep(Duration::from_millis(450)).await;
+                far.write_all(b":1\r\n").await.unwrap();
+            }
+        };
+        let ((last, took), ()) = join(asking, server).await;
+        let is_as_told = match end {
+            Some(true) => last.is_ok(),
+            // Its time was over while others were answered.
+            Some(false) => matches!(last, Err(NoReply::Overdue { is_silent: false })) && took < span * 2,
+            // Silence since the first answer.
+            None => matches!(last, Err(NoReply::Overdue { is_silent: true })) && took < SILENCE * 3,
+        };
+        assert_eq!(is_as_told, is_right, "{bug:?} {end:?}: {last:?} {took:?}");
+    }
+}
 
 /// The reply that has to come first is not always that to the first command.
 #[tokio::test(start_paused = true)]
@@ -14,8 +62,8 @@ async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
         let begin = Instant::now();
         let (slow, fast, key) = (begin + LONG, begin + LONG / 5, get("k"));
         let overdue = async |by| {
-            let reply = wire.until(Some(by)).send(&key).await;
-            assert!(matches!(reply, Err(NoReply::Overdue)));
+            let reply = wire.until(until(by)).send(&key).await;
+            assert!(matches!(reply, Err(NoReply::Overdue { .. })));
             begin.elapsed()
         };
         let later = async {
@@ -29,7 +77,7 @@ async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
             settled().await;
             far.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
         };
-        let (reply, ()) = join(wire.until(Some(begin + LONG * 2)).send(&key), server).await;
+        let (reply, ()) = join(wire.until(until(begin + LONG * 2)).send(&key), server).await;
         assert_eq!(reply.unwrap(), Value::Int(3));
     }
 }
@@ -91,7 +139,7 @@ fn read_late(asking: Asking) -> Result<Value, NoReply> {
         };
         match asking {
             Asking::Spawned => {
-                let asking = tokio::spawn(async move { wire.until(Some(by)).send(&key).await });
+                let asking = tokio::spawn(async move { wire.until(until(by)).send(&key).await });
                 settled().await;
                 block();
                 asking.await.unwrap()
@@ -101,11 +149,11 @@ fn read_late(asking: Asking) -> Result<Value, NoReply> {
                     settled().await;
                     block();
                 };
-                join(wire.until(Some(by)).send(&key), blocking).await.0
+                join(wire.until(until(by)).send(&key), blocking).await.0
             }
             Asking::Itself => {
                 let asking = async move {
-                    let mut reply = wire.until(Some(by)).send(&key);
+                    let mut reply = wire.until(until(by)).send(&key);
                     assert!(futures_util::poll!(&mut reply).is_pending());
                     block();
                     reply.await
