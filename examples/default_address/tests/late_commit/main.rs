@@ -12,8 +12,8 @@ use std::time::Duration;
 use lock_runtime::{FencingToken, LockError, LockManager, cache_lock};
 use network::Network;
 use postgres::Postgres;
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgExecutor, PgPool};
 
 const ROUNDS: i64 = 20;
 const ITEM: i64 = 7;
@@ -139,14 +139,14 @@ async fn claim(database: &PgPool, token: FencingToken) -> Result<i64, Failure> {
 }
 
 /// Writes only if nobody has raised the fence since: as the page says.
-async fn store(database: &PgPool, stock: i64, token: FencingToken) -> Result<(), Failure> {
+async fn store(database: impl PgExecutor<'_>, stock: i64, token: FencingToken) -> Result<(), Failure> {
     let write = sqlx::query("UPDATE items SET stock = $1 WHERE id = $2 AND fence = $3");
     let written = write.bind(stock).bind(ITEM).bind(i64::from(token)).execute(database).await?;
     if written.rows_affected() == 1 { Ok(()) } else { Err(Failure::Fenced) }
 }
 
 /// The same write without a look at the fence.
-async fn store_unfenced(database: &PgPool, stock: i64) -> Result<(), Failure> {
+async fn store_unfenced(database: impl PgExecutor<'_>, stock: i64) -> Result<(), Failure> {
     sqlx::query("UPDATE items SET stock = $1 WHERE id = $2").bind(stock).bind(ITEM).execute(database).await?;
     Ok(())
 }
@@ -160,8 +160,14 @@ async fn sell_by_one_write(
     is_fenced: bool,
 ) -> Result<(), Failure> {
     let stock = claim(&database, token).await?;
+    // The pool looks at the connection of the claim before it gives it out again. That is over when it has given it out.
+    let mut connection = database.acquire().await?;
     network.close();
-    if is_fenced { store(&database, stock - 1, token).await } else { store_unfenced(&database, stock - 1).await }
+    if is_fenced {
+        store(&mut *connection, stock - 1, token).await
+    } else {
+        store_unfenced(&mut *connection, stock - 1).await
+    }
 }
 
 /// With the fence, in a transaction that writes more. Its COMMIT gets stuck in the network.
