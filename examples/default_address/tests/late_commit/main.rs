@@ -12,8 +12,8 @@ use std::time::Duration;
 use lock_runtime::{FencingToken, LockError, LockManager, cache_lock};
 use network::Network;
 use postgres::Postgres;
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgExecutor, PgPool};
 
 const ROUNDS: i64 = 20;
 const ITEM: i64 = 7;
@@ -58,6 +58,8 @@ impl Shop {
         let network = Network::before(postgres.port()).await;
         let pool = async |port, connections| {
             let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
+            // What gets stuck is what the body says, and not a ping before it.
+            let pool = pool.test_before_acquire(false);
             pool.connect(&format!("postgres://postgres@127.0.0.1:{port}/postgres")).await.unwrap()
         };
         let (far, near) = (pool(network.port(), 1).await, pool(postgres.port(), 4).await);
@@ -137,18 +139,35 @@ async fn claim(database: &PgPool, token: FencingToken) -> Result<i64, Failure> {
 }
 
 /// Writes only if nobody has raised the fence since: as the page says.
-async fn store(database: &PgPool, stock: i64, token: FencingToken) -> Result<(), Failure> {
+async fn store(database: impl PgExecutor<'_>, stock: i64, token: FencingToken) -> Result<(), Failure> {
     let write = sqlx::query("UPDATE items SET stock = $1 WHERE id = $2 AND fence = $3");
     let written = write.bind(stock).bind(ITEM).bind(i64::from(token)).execute(database).await?;
     if written.rows_affected() == 1 { Ok(()) } else { Err(Failure::Fenced) }
 }
 
-/// With the fence. Its write gets stuck in the network.
+/// The same write without a look at the fence.
+async fn store_unfenced(database: impl PgExecutor<'_>, stock: i64) -> Result<(), Failure> {
+    sqlx::query("UPDATE items SET stock = $1 WHERE id = $2").bind(stock).bind(ITEM).execute(database).await?;
+    Ok(())
+}
+
+/// Its write gets stuck in the network.
 #[cache_lock(prefix = "sale", key = ITEM, manager = locks, fenced = token)]
-async fn sell_fenced(locks: LockManager, database: PgPool, network: Network) -> Result<(), Failure> {
+async fn sell_by_one_write(
+    locks: LockManager,
+    database: PgPool,
+    network: Network,
+    is_fenced: bool,
+) -> Result<(), Failure> {
     let stock = claim(&database, token).await?;
+    // The pool looks at the connection of the claim before it gives it out again. That is over when it has given it out.
+    let mut connection = database.acquire().await?;
     network.close();
-    store(&database, stock - 1, token).await
+    if is_fenced {
+        store(&mut *connection, stock - 1, token).await
+    } else {
+        store_unfenced(&mut *connection, stock - 1).await
+    }
 }
 
 /// With the fence, in a transaction that writes more. Its COMMIT gets stuck in the network.
@@ -198,21 +217,27 @@ async fn a_commit_that_is_under_way_changes_the_row_under_the_next_holder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fenced_write_that_arrives_late_is_refused() {
     let shop = Shop::open().await;
-    let mut changed = 0;
-    for _ in 0..ROUNDS {
-        shop.restock().await;
-        hang_up(sell_fenced(shop.far_locks.clone(), shop.far.clone(), shop.network.clone()), &shop.network).await;
+    // The server knows both statements from here on. So what gets stuck is the write, and not the question what it means.
+    store_unfenced(&shop.far, 3).await.unwrap();
+    store(&shop.far, 3, FencingToken::from(0)).await.unwrap();
+    let mut changed = [0, 0];
+    for (is_fenced, changed) in [false, true].into_iter().zip(&mut changed) {
+        for _ in 0..ROUNDS {
+            shop.restock().await;
+            let (locks, far, network) = (shop.far_locks.clone(), shop.far.clone(), shop.network.clone());
+            hang_up(sell_by_one_write(locks, far, network, is_fenced), &shop.network).await;
 
-        let guard = shop.locks.lock("sale", &ITEM).timeout(PATIENCE).fenced(true).acquire().await.unwrap();
-        let token = guard.fencing_token().unwrap();
-        let before = claim(&shop.near, token).await.unwrap();
-        shop.let_all_arrive().await;
-        changed += i64::from(shop.stock().await != before);
-        store(&shop.near, before - 1, token).await.unwrap();
-        guard.release().await.unwrap();
-        assert_eq!((before, shop.stock().await), (3, 2));
+            let guard = shop.locks.lock("sale", &ITEM).timeout(PATIENCE).fenced(true).acquire().await.unwrap();
+            let token = guard.fencing_token().unwrap();
+            let before = claim(&shop.near, token).await.unwrap();
+            shop.let_all_arrive().await;
+            *changed += i64::from(shop.stock().await != before);
+            store(&shop.near, before - 1, token).await.unwrap();
+            guard.release().await.unwrap();
+            assert_eq!((before, shop.stock().await), (3, 2));
+        }
     }
-    assert_eq!(changed, 0);
+    assert_eq!(changed, [ROUNDS, 0], "without a look at the fence, and with it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
