@@ -54,7 +54,8 @@ fn an_answer_grants_or_names_who_has_the_lock() {
 #[test]
 fn a_claim_is_granted_confirmed_or_refused() {
     let claimed = |value| read_claimed(value, &ask(0), Moment::now(), Drift::DEFAULT);
-    assert_eq!(granted(claimed(Value::Nil), 2000), (false, None));
+    assert_eq!(granted(claimed(Value::Okay), 2000), (false, None));
+    assert_eq!(busy(claimed(Value::Nil)), (String::new(), None, false, None), "whose it is was not asked for");
     assert_eq!(granted(claimed(text_of(TOKEN)), 0), (false, None), "how much is left of it is not known");
     for value in [text_of("o"), Value::SimpleString("o".to_owned())] {
         assert_eq!(busy(claimed(value)), ("o".to_owned(), None, false, None));
