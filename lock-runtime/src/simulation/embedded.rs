@@ -365,6 +365,8 @@ async fn play(seed: u64) {
             assert_eq!(here, there, "seed {seed}, beat {beat}, process {process}: {verb:?}");
         }
     }
+    // No request that replaced an owner may ask any more.
+    sleep_until(start + BEAT * BEATS + Duration::from_mins(1)).await;
     for key in KEYS {
         for (token, claim) in &script.tokens {
             // The mark of an owner that was replaced as well.

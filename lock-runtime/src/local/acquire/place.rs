@@ -36,7 +36,7 @@ impl<'a> QueuePlace<'a> {
 
     /// The place `id` in the slot's own queue, whoever has given the id.
     pub(super) fn in_queue_of(slot: &'a Arc<Slot>, id: u64, request: &ResolvedRequest) -> Self {
-        Self { taken_by: Some(Arc::clone(slot)), ..Self::new(slot, id, request) }
+        Self { slot, taken_by: Some(Arc::clone(slot)), id: NonZeroU64::new(id), is_inside: request.is_inside }
     }
 
     /// The place of a task that has the turn `turn` and waits for a permit in the store: a permit of this process may come free first.
