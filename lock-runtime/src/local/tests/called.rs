@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
 use crate::loss_reason::LossReason;
+use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockGuard, LockManager, LockRequest, OnBusy};
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
@@ -92,21 +93,18 @@ async fn second(locks: &LockManager, beside: &LockManager, mode: Mode, loss: Los
     second.await.unwrap()
 }
 
-/// What is wrong with its hold, if anything.
-async fn wrong(mode: Mode, loss: Loss, later: Duration) -> Option<&'static str> {
+/// What is wrong with its hold.
+async fn wrong(mode: Mode, loss: Loss, later: Duration) -> Vec<&'static str> {
     let (locks, beside) = two();
     let guard = second(&locks, &beside, mode, loss, later).await;
-    if locks.stats().keys == 0 {
-        return Some("it is not known");
-    }
+    let is_unknown = locks.stats().keys == 0;
     assert!(guard.is_valid() && beside.force_release("p", "k").await.unwrap());
     let writer = beside.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-    if guard.is_valid() {
-        return Some("two have the lock");
-    }
+    let are_two = guard.is_valid();
     drop((guard, writer));
     let is_left = [&locks, &beside].iter().any(|locks| !locks.core().table().all().is_empty());
-    is_left.then_some("something is left")
+    let seen = [(is_unknown, "it is not known"), (are_two, "two have the lock"), (is_left, "something is left")];
+    seen.into_iter().filter_map(|(is_seen, what)| is_seen.then_some(what)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,11 +113,20 @@ async fn whoever_comes_later_than_what_happens_next_has_the_lock_alone_and_is_kn
     for (number, mode) in MODES.into_iter().enumerate() {
         for loss in LOSSES {
             for later in [0, 20, 80, 1500].map(Duration::from_millis) {
-                found.extend(wrong(mode, loss, later).await.map(|wrong| (number, loss, later, wrong)));
+                found.extend(wrong(mode, loss, later).await.into_iter().map(|wrong| (number, loss, later, wrong)));
             }
         }
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_forgotten_is_beside_a_writer() {
+    let _seeded = Seeded::begin(Some(Mutant::CalledForgotten));
+    for loss in [Loss::Forced, Loss::Replaced, Loss::Gone, Loss::Expired] {
+        let wrong = wrong(LockRequest::read, loss, Duration::ZERO).await;
+        assert_eq!(wrong, ["it is not known", "two have the lock"], "{loss:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
