@@ -79,10 +79,10 @@ pub(crate) struct Case {
 
 use Flavour::{Current, Multi, Pinned};
 use Who::{
-    AllUp, AllUpAgain, AtOnce, Bare, Blog, DistributedLock, DistributedLockTuned, Generator, InGroups, InMemory, Informed, Lingering,
-    Metered, Mutex, NodeRedlock, NodeRedlockTuned, OneHangs, Ours, Permits, Pottery, Raw, RawBesideTimer, Readers,
-    RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Redisson, RedissonReaders, Rslock, RslockTuned, Rueidislock,
-    RwLock, Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
+    AllUp, AllUpAgain, AtOnce, Bare, Blog, DistributedLock, DistributedLockTuned, Generator, InGroups, InMemory,
+    Informed, Lingering, Metered, Mutex, NodeRedlock, NodeRedlockTuned, OneHangs, Ours, Permits, Pottery, Raw,
+    RawBesideTimer, Readers, RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Redisson, RedissonReaders, Rslock,
+    RslockTuned, Rueidislock, RwLock, Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
 };
 
 const EVERYBODY: &[Who] = &[

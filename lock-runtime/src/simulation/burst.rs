@@ -53,8 +53,13 @@ fn burst(timeout: Duration, trouble: Trouble, bug: Option<Mutant>) -> (Vec<Resul
             let locks = locks.clone();
             tokio::spawn(async move {
                 let begin = Instant::now();
-                let outcome = locks.lock("k", &key).timeout(timeout).run(async { sleep(Duration::from_millis(1)).await }).await;
-                assert!(begin.elapsed() <= timeout + Duration::from_millis(100) + 2 * ROUND_TRIP, "{:?}", begin.elapsed());
+                let outcome =
+                    locks.lock("k", &key).timeout(timeout).run(async { sleep(Duration::from_millis(1)).await }).await;
+                assert!(
+                    begin.elapsed() <= timeout + Duration::from_millis(100) + 2 * ROUND_TRIP,
+                    "{:?}",
+                    begin.elapsed()
+                );
                 outcome
             })
         });
@@ -85,7 +90,8 @@ fn who_could_not_ask_in_time_says_so_and_not_that_the_lock_is_busy_or_the_server
         assert!(served.len() >= ROOM && failed.len() > ROOM, "{} {}", served.len(), failed.len());
         let is_true = |outcome: &Result<(), LockError>| {
             outcome.as_ref().is_err_and(|error| {
-                error.kind() == ErrorKind::Unavailable && error.to_string().contains("asks for more than the server answers")
+                error.kind() == ErrorKind::Unavailable
+                    && error.to_string().contains("asks for more than the server answers")
             })
         };
         assert_eq!(failed.iter().all(is_true), is_told, "{bug:?}: {:?}", failed.first());

@@ -2,8 +2,8 @@
 
 mod at_least;
 mod between_processes;
-mod burst;
 mod blocking;
+mod burst;
 mod gathered;
 mod interop;
 mod late_tasks;

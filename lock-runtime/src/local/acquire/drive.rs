@@ -163,11 +163,7 @@ enum Wait {
 }
 
 /// Resolves when there is room for an ask, or as `change` does.
-async fn room_or(
-    change: impl Future<Output = Option<Turn>>,
-    core: &Core,
-    request: &ResolvedRequest,
-) -> Option<Turn> {
+async fn room_or(change: impl Future<Output = Option<Turn>>, core: &Core, request: &ResolvedRequest) -> Option<Turn> {
     match select(pin!(core.store().room(&request.key)), pin!(change)).await {
         Either::Left(_) => None,
         Either::Right((called, _)) => called,

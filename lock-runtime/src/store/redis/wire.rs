@@ -44,8 +44,8 @@ mod watch;
 use driver::Driver;
 pub(crate) use encode::Delete;
 use output::Output;
-use places::{Aftermath, Leaving, Places};
 pub(crate) use places::Patience;
+use places::{Aftermath, Leaving, Places};
 pub(crate) use releases::LoneRelease;
 pub(crate) use sender::{Sender, Sent};
 pub(crate) use socket::{Peer, Socket, Trust};
@@ -139,7 +139,9 @@ impl From<io::Error> for Ended {
 pub(crate) enum NoReply {
     Ended(Ended),
     /// It did not come in time. `is_silent`: nor did any other since the command was sent.
-    Overdue { is_silent: bool },
+    Overdue {
+        is_silent: bool,
+    },
     /// The command was not sent: too many others are on their way.
     NoRoom,
 }
@@ -383,7 +385,8 @@ impl State {
     /// Hands the output to the socket when it `is_first`, or much. Else the driver does that.
     fn hand_over(&mut self, is_first: bool) {
         if (is_first || self.output.is_large())
-            && let Some(driver) = self.driver.take() {
+            && let Some(driver) = self.driver.take()
+        {
             // What goes wrong here goes wrong for the driver as well, which ends the connection.
             let _ = self.flush(&driver);
             self.driver = Some(driver);

@@ -12,6 +12,7 @@ use super::super::reply;
 use super::super::wire::{NoReply, Patience, Sender};
 use super::again::Again;
 use super::called::{Called, Outgoing};
+use super::silence::are_others_unheard;
 use super::{Link, Live, Made};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -79,7 +80,8 @@ impl Link {
             // Boxed, because it is rare: every command's future would have room for it.
             Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
         } else {
-            self.await_reply(live.made, deadline, command.command.send(self, self.sender_of(command, &live, deadline))).await?
+            self.await_reply(live.made, deadline, command.command.send(self, self.sender_of(command, &live, deadline)))
+                .await?
         };
         let sent = sent_at(deadline);
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
@@ -202,7 +204,7 @@ impl Link {
         answer.map(move |answer| {
             match answer {
                 Err(NoReply::Overdue { is_silent }) => {
-                    if is_silent {
+                    if is_silent || are_others_unheard() {
                         self.on_silence(generation, sent, limit);
                     }
                     return Err(self.unanswered(limit));

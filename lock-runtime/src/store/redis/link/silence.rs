@@ -27,7 +27,7 @@ impl Link {
         let Some(live) = state.live.as_ref().filter(|live| live.made.generation == generation) else { return };
         let (heard, is_full) = (live.wire.heard(), live.wire.is_full());
         let is_news = state.silence.is_none();
-        let before = state.silence.filter(|silence| silence.heard == heard);
+        let before = state.silence.filter(|silence| silence.heard == heard || are_others_unheard());
         let Silence { since, .. } = *state.silence.insert(before.unwrap_or(Silence { since: sent, heard }));
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
@@ -41,20 +41,13 @@ impl Link {
             }
             return;
         }
-        if self.was_cut_short(limit) { self.probe() } else { self.give_up(generation) }
+        self.give_up(generation);
     }
 
     /// Gives up a connection that has been silent for too long.
     fn give_up(&self, generation: u64) {
         mutant!(ConnectionNeverGivenUp => return);
         self.drop_connection(generation);
-    }
-
-    /// Whether a command that went unanswered for `limit` had less time than an answer may take: two round trips, but no more
-    /// than the command timeout. Its answer may have come too late, so its silence says nothing about the connection.
-    fn was_cut_short(&self, limit: Duration) -> bool {
-        mutant!(CutShortIsSilence => return false);
-        limit < (self.round_trip() * 2).min(self.command_timeout)
     }
 
     /// Asks the server for any answer, with all the time that a command may have. When this goes unanswered, too, the
@@ -67,6 +60,12 @@ impl Link {
         let probing = Probing(link);
         tokio::spawn(async move { probing.0.heartbeat(Deadline::after(probing.0.command_timeout)).await });
     }
+}
+
+/// Whether answers that nobody waits for say nothing about the connection.
+pub(super) fn are_others_unheard() -> bool {
+    mutant!(OthersUnheard => return true);
+    false
 }
 
 /// The server is asked for any answer. Its task may end with its runtime.

@@ -53,7 +53,9 @@ pub(super) enum By {
     Any,
     At(Patience),
     /// It has not come in time.
-    Over { is_silent: bool },
+    Over {
+        is_silent: bool,
+    },
 }
 
 /// How long a reply is waited for.

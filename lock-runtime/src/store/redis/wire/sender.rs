@@ -105,11 +105,7 @@ impl<'a> Sender<'a> {
 
     /// Releases a lock by `delete`. The reply is what `free.lua` would say to it: it may be that somebody waits for a lock that is
     /// deleted. When `are_more` releases come at once, they go out together.
-    pub(crate) fn delete(
-        self,
-        LoneRelease { lock, token, are_more, .. }: LoneRelease<'a>,
-        delete: Delete,
-    ) -> Sent<'a> {
+    pub(crate) fn delete(self, LoneRelease { lock, token, are_more, .. }: LoneRelease<'a>, delete: Delete) -> Sent<'a> {
         self.send_by(move |state| {
             let is_first = state.is_idle() && !are_more;
             let bytes = state.output.write(|output| encode::delete(output, lock, token, delete));
