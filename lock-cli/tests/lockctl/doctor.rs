@@ -35,7 +35,7 @@ fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
     assert!(verdict(&findings, "eviction").1.contains("noeviction"));
     assert_eq!(verdict(&findings, "persistence").0, "doubt");
     // A user without the right to queue, nor to read anything about the server.
-    sound.tell("ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +getrange +del +time +subscribe +eval +evalsha");
+    sound.tell("ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +get +del +time +subscribe +eval +evalsha");
     let url = sound.url().replace("redis://", "redis://least:pass@");
     let findings = json(&lockctl(&["--json", "doctor", &url]).assert().code(1).get_output().stdout);
     assert_eq!((verdict(&findings, "locks").0.as_str(), verdict(&findings, "version").0.as_str()), ("bad", "unknown"));

@@ -19,7 +19,7 @@ use tests::server::Server;
 
 const SOON: Duration = Duration::from_secs(10);
 /// The commands that every user of locks needs, as docs/protocol.md has them.
-const LEAST_RIGHTS: &str = "+set +getrange +del +pexpire +pttl +exists +zadd +zpopmin +zrange +zrem +zscore +time +publish +subscribe \
+const LEAST_RIGHTS: &str = "+set +get +del +pexpire +pttl +exists +zadd +zpopmin +zrange +zrem +zscore +time +publish +subscribe \
     +eval +evalsha";
 
 /// The program with these arguments, and no address in the environment.

@@ -248,7 +248,7 @@ pub(super) const ALL: &[Seeded] = &[
             "release.lua keeps a lock whose queue is of another type",
             &[
                 ("local ran, answer = pcall(pass_on, lock,", "local ran, answer = true, pass_on(lock,"),
-                ("if ARGV[1] ~= '' and redis.pcall('GETRANGE', lock, '0', '1023') == ARGV[1] then", "if false then"),
+                ("if ARGV[1] ~= '' and value == ARGV[1] then", "if false then"),
             ],
             UNUSED,
         )),
@@ -268,18 +268,12 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS),
     scripts(
         "a fencing token is the server's time in milliseconds",
-        &[(
-            "math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())",
-            "math.floor(now() / 1000)",
-        )],
+        &[("math.max((tonumber(read(fence)) or 0) + 1, now())", "math.floor(now() / 1000)")],
         FENCES,
     ),
     scripts(
         "a fencing token is the last one and 1",
-        &[(
-            "math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())",
-            "(tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1",
-        )],
+        &[("math.max((tonumber(read(fence)) or 0) + 1, now())", "(tonumber(read(fence)) or 0) + 1")],
         FENCES,
     ),
     seen_in(55, scripts("whoever cannot be told counts as told", &[("or listeners > 0", "or listeners >= 0")], REACH)),

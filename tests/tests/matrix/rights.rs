@@ -11,13 +11,13 @@ use tokio::time::sleep;
 use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, is_queued, manager};
 
 /// The rights that the docs name.
-const LEAST: &str = "~* &cache_lock:* -@all +set +getrange +del +pexpire +pttl +exists +zadd +zpopmin +zrange \
+const LEAST: &str = "~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +zadd +zpopmin +zrange \
                      +zrem +zscore +time +publish +subscribe +unsubscribe +eval +evalsha +ping +hello";
 
 #[tokio::test]
 async fn row_44_a_user_without_the_right_to_scripts_is_told_so() {
     let server = Server::start();
-    server.tell("ACL SETUSER poor on >canary-7f3a ~* &* -@all +set +getrange +ping +hello +info +client +subscribe");
+    server.tell("ACL SETUSER poor on >canary-7f3a ~* &* -@all +set +get +ping +hello +info +client +subscribe");
     let url = server.url().replace("redis://", "redis://poor:canary-7f3a@");
     let start = Instant::now();
     let error = match LockManager::connect(&url).await {

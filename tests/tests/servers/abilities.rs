@@ -95,9 +95,8 @@ async fn a_server_that_answers_in_resp2_is_refused_and_named() {
 #[tokio::test]
 async fn a_server_that_lacks_something_is_refused_at_connect_and_both_are_named() {
     type Instead = fn(&[String]) -> Option<Vec<String>>;
-    let lacks: [(&str, Instead); 8] = [
+    let lacks: [(&str, Instead); 7] = [
         ("`EVALSHA`", |told| if is(told, &["EVALSHA"]) { unknown() } else { None }),
-        ("`GETRANGE`", |told| if is(told, &["GETRANGE"]) { unknown() } else { None }),
         ("`PEXPIRE … GT`", |told| if is(told, &["PEXPIRE"]) { words("PEXPIRE k") } else { None }),
         ("`ZPOPMIN`", |told| if is(told, &["ZPOPMIN"]) { unknown() } else { None }),
         ("Lua scripts (`EVAL`)", |told| if is(told, &["EVAL"]) { unknown() } else { None }),
@@ -127,8 +126,7 @@ async fn what_a_server_can_do_is_found_out_without_a_change() {
     let before = changes();
     let asked = |proxy: &Proxy| {
         let seen = proxy.seen();
-        ["EVAL", "EVALSHA", "PEXPIRE", "ZPOPMIN", "GETRANGE"]
-            .map(|name| seen.iter().filter(|words| words[0] == name).count())
+        ["EVAL", "EVALSHA", "PEXPIRE", "ZPOPMIN"].map(|name| seen.iter().filter(|words| words[0] == name).count())
     };
     let known = Proxy::before(&server);
     let locks = LockManager::connect(&known.url()).await.unwrap();
@@ -181,7 +179,6 @@ async fn a_known_server_without_a_command_is_refused_at_connect_and_the_command_
             ("EVALSHA", "`EVALSHA`"),
             ("PEXPIRE", "`PEXPIRE … GT`"),
             ("ZPOPMIN", "`ZPOPMIN`"),
-            ("GETRANGE", "`GETRANGE`"),
         ] {
             let server = Server::of(kind, &["--rename-command", command, "taken-away"]);
             let error = refused(&server.url()).await;

@@ -16,12 +16,11 @@ pub(super) const PROBE: &str = "cache_lock:probe";
 
 /// What the protocol needs and a server may lack, and a command that shows it. None of the commands can change anything: one word has
 /// too few arguments, and `GT` shortens nothing, whatever has the name.
-const ABILITIES: [(&str, &[&str]); 5] = [
+const ABILITIES: [(&str, &[&str]); 4] = [
     ("Lua scripts (`EVAL`)", &["EVAL", "return 1", "0"]),
     ("`EVALSHA`", &["EVALSHA"]),
     ("`PEXPIRE … GT`", &["PEXPIRE", PROBE, "1", "GT"]),
     ("`ZPOPMIN`", &["ZPOPMIN"]),
-    ("`GETRANGE`", &["GETRANGE"]),
 ];
 
 /// Asks for all of these. No server is known by its version: a hosted one may lack any command.

@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "1bd1391dddcfd7cf259f3e1f5d8fb913610e12de");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "cb99bce3740b8ee4c436fd28e976a77ea73a4f22");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "9a58832f23987a9081be7fd9440c56e9b58f906c");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "d83c6d539f90d0cee05fd20ae5affb3607211cae");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "17b31ce6c0e6c4723c305040da2cc14d7238ed47");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "debf196f7cdf90d950dce7094e9bdc9c938554e2");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "8e22827a707ff2d6570cc49a711a62fd070594ba");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "cbfc8ca59101e08a1adf0fe0f7a92c377ba71b40");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "ab531b904c781edc153e15d577e99d40a014253b");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "c4285945ec40b8c43bf363f23c81c273aab8838f");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "08184a8f27599f72161ed94702e93e2181e18e38");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "2bb46f97225b54821bc09e99592888bbd2ad3390");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "80a4a0a7bffb9cb1b0844cc9f8f071ef72051dbc");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c1578d376e881536a3468c8c2100628eff018930");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "98194ab426e156977ef1faf9cc310ebc920b6e40");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "54af2f010cc1135cef92e6de7d0d4f5358049b08");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "1b8f7ab215dee3b4d9bc2efe04671744026d7668");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "43616b7b655c6c567adec4e0b9bcf40e2e88cb64");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "e9ff28826cf1c0d1e8927e8827f30406f971aab7");
+    script!(9, "shared_ask.lua", "2203f7d369593db23afb97c398a4a02fd974dcfe");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "cc994d09cac678de1728968c9f08ac5c7dfa9df5");
+    script!(10, "shared_release.lua", "5691fd2a0b01c524790d55f2320584686c2a5235");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "6d871010d15de6a4e5008b566212f480b17f6cda");
+    script!(11, "shared_renew.lua", "b4c899a7afc04ce0293a46fff1eb62a2c97cd710");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "b0a55e9b542d07ea19436d2d7045c07fd008648a");
+    script!(12, "shared_draw.lua", "bb1eeae22b15a53335dcab98d393106b9b4b6182");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "de24c44fcd105baed276bf84164afd33535c3c32");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "2eae46c5c368ab4a2bb4c55205d2fc829f843f68");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "eab692bf719f73704e38fcd941b88ca1a2a1dc51");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "2a5dcbdf9f34f408f26e3288c11b127502f2134f");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "6434a73d3a309120e7df3119a3c59c2dd5ce071c");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "180ef98348db121c8228a7610c1e89002ab96db4");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "711e61891435330920dc7ce8468e5a8cfe7bbfc2");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "508d01cc158774edcbba799db56e5f5560cafacc");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
@@ -134,11 +134,15 @@ mod tests {
         assert!(Duration::from_millis(number("QUEUE_TTL").into()) > pause + ASK_INTERVAL);
     }
 
-    /// Another client's value may have any size, and everybody waits while the server copies it.
+    /// Another client's value may have any size, and everybody waits while the server copies it. A user may lack the right to read less.
     #[test]
-    fn no_script_reads_a_whole_value() {
+    fn no_script_reads_a_whole_value_where_it_may_read_less() {
         for script in ALL {
-            assert!(!["'GET'", "'MGET'"].iter().any(|read| script.text.contains(read)), "script {}", script.number);
+            let reads_all =
+                |line: &&str| line.contains("pcall('GET'") || line.contains("call('GET'") || line.contains("'MGET'");
+            let found: Vec<_> =
+                script.text.lines().filter(reads_all).filter(|line| !line.ends_with("-- not GETRANGE")).collect();
+            assert!(found.is_empty(), "script {}: {found:?}", script.number);
         }
     }
 

@@ -282,10 +282,7 @@ fn each_bug_with_keys_in_other_hands_shows_in_the_table() {
     let bugs: [(&str, &[(&str, &str)]); 7] = [
         ("renew.lua leaves a lock without an end", &[("if done == 0 then", "if false then")]),
         ("renew.lua takes another type for an error", &[("string.find(owner.err, '^WRONGTYPE') and 0 or", "")]),
-        (
-            "the scripts take another type for an error",
-            &[("call_or('', 'GETRANGE', lock, '0', '1023')", "redis.call('GETRANGE', lock, '0', '1023')")],
-        ),
+        ("the scripts take another type for an error", &[("return nothing or error(value)", "return error(value)")]),
         (
             "a list of shared leases of another type keeps the lock",
             &[("first = call_or({}, 'ZRANGE',", "first = redis.call('ZRANGE',")],

@@ -89,7 +89,7 @@ async fn one_node_is_enough_to_find_all_others() {
 #[tokio::test]
 async fn credentials_are_for_every_node_and_a_missing_right_is_named() {
     let cluster = Cluster::start();
-    let rights = "+set +getrange +del +pexpire +pttl +exists +zadd +zpopmin +zrange +zrem +zscore +time +publish +subscribe +eval +evalsha";
+    let rights = "+set +get +del +pexpire +pttl +exists +zadd +zpopmin +zrange +zrem +zscore +time +publish +subscribe +eval +evalsha";
     for node in cluster.nodes() {
         node.tell(&format!("ACL SETUSER ada on >secret ~* &cache_lock:* -@all {rights} +cluster|slots +asking"));
         node.tell(&format!("ACL SETUSER bob on >secret ~* &cache_lock:* -@all {rights}"));

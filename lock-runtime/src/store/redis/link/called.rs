@@ -95,7 +95,12 @@ impl Outgoing {
     /// The claim of a free lock. Who waits asks for the owner by script. A single try has but this answer.
     pub(in super::super) fn claim(ask: &Ask) -> Self {
         let (lock, token, millis) = (Arc::clone(&ask.key), ask.token.clone(), millis(ask.claim));
-        Self { command: Command::Claim { lock, token, millis, tells: !ask.wait }, arms: false, is_ask: true, listens: None }
+        Self {
+            command: Command::Claim { lock, token, millis, tells: !ask.wait },
+            arms: false,
+            is_ask: true,
+            listens: None,
+        }
     }
 
     /// A release by `free.lua`, which goes together with others. `is_known` says that the server knows the script.

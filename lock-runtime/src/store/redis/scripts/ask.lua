@@ -25,7 +25,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
     return { -1 }
   end
   local entry = claim .. '|' .. token
-  local owner = redis.call('GETRANGE', lock, '0', '1023') -- as in value_of
+  local owner = read(lock)
   -- Most often nothing is there, and nobody waits: one command finds out both.
   local is_new = owner == '' and redis.call('EXISTS', lock, queue) == 0
   if owner == '' and (is_new or redis.call('EXISTS', lock) == 0) then

@@ -7,7 +7,11 @@
 
 local lock = KEYS[1]
 local queue, fence = '{' .. lock .. '}:queue', '{' .. lock .. '}:fence'
-if ARGV[1] ~= '' and redis.pcall('GETRANGE', lock, '0', '1023') == ARGV[1] then
+local value = redis.pcall('GETRANGE', lock, '0', '1023')
+if type(value) == 'table' then
+  value = redis.pcall('GET', lock) -- not GETRANGE
+end
+if ARGV[1] ~= '' and value == ARGV[1] then
   local freed = redis.pcall('DEL', lock)
   if type(freed) == 'table' then
     redis.pcall('PEXPIRE', lock, 1)
@@ -20,9 +24,13 @@ if ARGV[1] ~= '' and ARGV[2] ~= '' then
   end
   local last = redis.pcall('ZRANGE', shared, '-1', '-1', 'WITHSCORES')
   local is_none = last[2] == '0' or string.find(last.err or '', '^WRONGTYPE') or redis.pcall('EXISTS', shared) == 0
-  if is_none and redis.pcall('GETRANGE', lock, '0', '1023') == 'cache_lock|shared' then
+  if is_none and value == 'cache_lock|shared' then
     redis.pcall('DEL', lock)
   end
+end
+
+local function may_read(key)
+  return redis.acl_check_cmd('GET', key) or redis.acl_check_cmd('GETRANGE', key, '0', '0')
 end
 
 local missing = {}
@@ -36,7 +44,9 @@ end
 
 -- All on the lock's own key: the user may use it, or this script would not run.
 needs('+set', 'SET', lock, '')
-needs('+getrange', 'GETRANGE', lock, '0', '0')
+if not may_read(lock) then
+  missing[#missing + 1] = '+get'
+end
 needs('+del', 'DEL', lock)
 needs('+pexpire', 'PEXPIRE', lock, '1')
 needs('+pttl', 'PTTL', lock)
@@ -53,9 +63,9 @@ if ARGV[2] ~= '' then
 end
 needs('+time', 'TIME')
 needs('+evalsha', 'EVALSHA', '', '1', lock)
-if redis.acl_check_cmd('SET', lock, '') and redis.acl_check_cmd('GETRANGE', lock, '0', '0') then
+if redis.acl_check_cmd('SET', lock, '') and may_read(lock) then
   for _, key in ipairs({ queue, fence }) do
-    if not (redis.acl_check_cmd('SET', key, '') and redis.acl_check_cmd('GETRANGE', key, '0', '0')) then
+    if not (redis.acl_check_cmd('SET', key, '') and may_read(key)) then
       missing[#missing + 1] = '~' .. key
     end
   end

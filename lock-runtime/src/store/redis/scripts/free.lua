@@ -1,6 +1,7 @@
 -- Releases locks that nobody waits for: most releases are of this kind, and this script is the cheapest. Idempotent.
 -- A single release has a short way: it needs no tables. Of several, one EXISTS looks for waiters at all locks, and one DEL releases
--- all of them: each command costs as much as the rest. Of a value only the beginning is read, as in values.lua.
+-- all of them: each command costs as much as the rest. Of a value only the beginning is read, as in values.lua; a user without the
+-- right to that has release.lua read it.
 --
 -- KEYS  the lock of each release, then the queue of each, in the same order
 -- ARGV  per release: token

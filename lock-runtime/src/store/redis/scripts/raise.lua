@@ -10,7 +10,7 @@
 if value_of(KEYS[1]) ~= ARGV[1] then
   return 0
 end
-if (tonumber(redis.call('GETRANGE', KEYS[2], '0', '31')) or 0) < tonumber(ARGV[2]) then
+if (tonumber(read(KEYS[2])) or 0) < tonumber(ARGV[2]) then
   redis.call('SET', KEYS[2], ARGV[2], 'PX', FENCE_TTL)
 end
 return 1

@@ -59,7 +59,7 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   local ownership = owner == token and 1 or owner == token .. FORCED and 2 or 0
   local owned = ownership > 0
   local queued = redis.call('EXISTS', queue) == 1
-  if owned and reserved ~= '0' and redis.pcall('GETRANGE', fence, '0', '31') == reserved then
+  if owned and reserved ~= '0' and read(fence, '') == reserved then
     redis.pcall('SET', fence, used, 'KEEPTTL') -- otherwise the unused numbers would stay ahead of the clock
   end
   if not queued and again == '' then -- nobody waits: most releases end here

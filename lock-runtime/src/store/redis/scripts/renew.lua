@@ -3,7 +3,7 @@
 -- owner's token renews). GT never gives an end to a key that has none, because somebody took its end away: NX does.
 -- A value of another type is nobody's token.
 --
--- Of a value only the beginning is read, as in values.lua.
+-- Of a value only the beginning is read, as in values.lua; a user without the right to that reads all of it.
 --
 -- The last read arms the alarms, when `CLIENT CACHING YES` came before the script. A write of the same connection disarms an
 -- alarm, so the read comes after all writes.
@@ -15,6 +15,9 @@
 local replies = {}
 for i = 1, #KEYS do
   local owner = redis.pcall('GETRANGE', KEYS[i], '0', '1023')
+  if type(owner) == 'table' and not string.find(owner.err, '^WRONGTYPE') then
+    owner = redis.pcall('GET', KEYS[i]) or '' -- not GETRANGE
+  end
   if type(owner) == 'table' then
     replies[i] = string.find(owner.err, '^WRONGTYPE') and 0 or owner.err
   elseif owner ~= ARGV[2 * i - 1] then

@@ -120,7 +120,7 @@ end
 
 -- The note about the first waiter: until when it counts as alive, whether it has asked itself since it is the first, and its entry.
 local function read_head(lock)
-  return string.match(call_or(false, 'GETRANGE', shares.head_of(lock), '0', '1023') or '', '^(%d+) ([01]) (.*)$')
+  return string.match(read(shares.head_of(lock), ''), '^(%d+) ([01]) (.*)$')
 end
 
 local function note_head(lock, entry, life, has_asked)

@@ -32,10 +32,23 @@ local function message_of(problem)
   return type(problem) == 'table' and problem.err or tostring(problem)
 end
 
--- What the lock's own key holds; false when the key is not there. Only the beginning is read: a token is shorter, and another client's
--- value may have any size. A value of another type is nobody's token, as the empty text is; if the caller `needs` the key, it is an error.
+-- The beginning of what a key holds, '' when it is not there: what is ours is shorter, and another client's value may have any size.
+-- A user without the right to GETRANGE reads all of it. A value of another type is `nothing`, or else an error.
+local function read(key, nothing)
+  local value = redis.pcall('GETRANGE', key, '0', '1023')
+  if type(value) == 'table' and not string.find(value.err, '^WRONGTYPE') then
+    value = redis.call('GET', key) or '' -- not GETRANGE
+  end
+  if type(value) == 'table' then
+    return nothing or error(value)
+  end
+  return value
+end
+
+-- What the lock's own key holds; false when the key is not there. A value of another type is nobody's token, as the empty text is; if the
+-- caller `needs` the key, it is an error.
 local function value_of(lock, needs)
-  local value = needs and redis.call('GETRANGE', lock, '0', '1023') or call_or('', 'GETRANGE', lock, '0', '1023')
+  local value = read(lock, not needs and '')
   return (value ~= '' or redis.call('EXISTS', lock) == 1) and value
 end
 
@@ -54,7 +67,7 @@ local FORCED = '|forced' -- stands behind what the lock's key holds while the lo
 -- Draws `count` fencing tokens in a row: greater than all numbers drawn before, and at least the server's time (rule 8).
 -- Returns the first of them. Raises an error when another client has written a number after which none can be drawn.
 local function draw(fence, count)
-  local first = math.max((tonumber(redis.call('GETRANGE', fence, '0', '31')) or 0) + 1, now())
+  local first = math.max((tonumber(read(fence)) or 0) + 1, now())
   if not (first + count <= MOST_FENCE) then
     error({ err = 'ERR another client has written the fencing token ' .. fence .. ', after which none can be drawn' })
   end

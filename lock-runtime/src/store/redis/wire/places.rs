@@ -411,9 +411,10 @@ fn conclude_deletion(replies: Vec<Value>) -> Value {
     }
 }
 
-/// The reply to a claim; when it is refused, what the lock's key holds.
+/// The reply to a claim; when it is refused, what the lock's key holds. A user may lack the right to that look: then nothing is known.
 fn conclude_claim(replies: Vec<Value>) -> Value {
     match <[Value; 2]>::try_from(replies) {
+        Ok([Value::Nil, Value::ServerError(_)]) => Value::Nil,
         Ok([Value::Nil, owner]) => owner,
         Ok([claimed, _]) => claimed,
         Err(_) => Value::Nil,
