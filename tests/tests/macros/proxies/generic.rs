@@ -148,17 +148,15 @@ async fn what_a_trait_asks_of_its_own_types_is_asked_of_the_implementations() {
     assert_eq!(shelf.items(), ["a"]);
 }
 
-/// What holds a vault of this kind.
-trait Of {
-    type Vault: ?Sized;
-}
+/// What may hold a vault of this kind.
+trait Of<V> {}
 
 /// What is in a locked method's future is asked to be `Send`, where the trait does not say so.
 #[cache_lock(proxy = LockedVault, prefix = "vault")]
 trait Vault<K: LockKey>: Sized {
     type Row;
     type Error: From<LockError>;
-    type Place: Of<Vault = Self> + ?Sized;
+    type Place: Of<Self> + ?Sized;
 
     #[cache_lock(key = key)]
     fn put(
@@ -177,9 +175,7 @@ trait Vault<K: LockKey>: Sized {
 #[derive(Debug)]
 struct Cellar;
 
-impl Of for str {
-    type Vault = Cellar;
-}
+impl<V> Of<V> for str {}
 
 impl Vault<u64> for Cellar {
     type Row = String;

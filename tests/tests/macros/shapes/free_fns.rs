@@ -19,7 +19,7 @@ async fn plain(id: u64) -> Result<u64> {
 #[must_use = "for a reason"]
 #[cache_lock(prefix = "shapes", key = "all", on_fail = 0)]
 #[doc(hidden)]
-pub async fn attributed() -> u64 {
+pub(crate) async fn attributed() -> u64 {
     7
 }
 
