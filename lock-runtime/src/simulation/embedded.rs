@@ -279,7 +279,7 @@ impl Script<'_> {
         let fences = self.random.u32(..3);
         let ask = ask(key, token, claim, fences);
         match self.random.u8(..16) {
-            0 if !self.queued.contains(&ask.key) => Verb::Claim(Ask { fences: 0, ..ask }),
+            0 if !self.queued.contains(&ask.key) => Verb::Claim(Ask { fences: 0, wait: false, ..ask }),
             0 => Verb::Ask(Ask { wait: false, ..ask }),
             1..=4 => {
                 let replaces = (self.random.u8(..4) == 0).then(|| {

@@ -213,7 +213,7 @@ const CASES: [Case; 7] = [
     ),
     (
         "ticket.lua leaves the giver's token",
-        Bug::Scripts(&[("redis.call('SET', lock, ticket, 'KEEPTTL')", "")]),
+        Bug::Scripts(&[("redis.call('SET', lock, ticket, 'PX', kept)", "")]),
         true,
         "both adopters are told that the ticket is over",
         |shown| shown.told_lost == 2,

@@ -36,6 +36,8 @@ async fn do_all(one: &LockManager, other: &LockManager) {
     }
     for key in [2, 3] {
         let Ok(guard) = lock(one, key).acquire().await else { continue };
+        // By then it is confirmed to more than a claim.
+        sleep(SECOND / 10).await;
         if key == 2 {
             other.force_release("k", &key).await.ok();
         } else {

@@ -205,7 +205,7 @@ async fn a_single_try_whose_lease_was_over_before_its_grant_came_is_told_so() {
         let (_time, network) = world();
         let locks = connect(&network, "p");
         locks.inspect("k", &0).await.unwrap();
-        network.set_conditions(Conditions { delay: Duration::from_millis(8), ..Conditions::default() });
+        network.move_away(Duration::from_millis(16));
         let trying = locks.lock("k", &0).expire(Duration::from_millis(150)).try_acquire();
         let suspending = async {
             sleep(Duration::from_millis(12)).await;

@@ -297,7 +297,7 @@ fn each_bug_with_keys_in_other_hands_shows_in_the_table() {
         ("a queue of another type hides who has the lock", &[("pcall(leave, queue, entry)", "leave(queue, entry)")]),
         (
             "force.lua leaves a forced lock without an end",
-            &[("redis.call('PEXPIRE', lock, claim, 'LT')\n  if token", "if token")],
+            &[("if redis.call('PEXPIRE', lock, claim, 'LT') == 1 then", "if false then")],
         ),
     ];
     for (name, patches) in bugs {
