@@ -327,12 +327,14 @@ async fn play_storm(seed: u64, bug: Option<Bug>) -> Storm {
     };
     let storm = futures_util::future::join_all(requests.into_iter().map(replace));
     let (held, outcomes) = tokio::join!(holder, storm);
-    let mut shown = Storm { told: is_replaced(&held), overlap: overlaps.load(Ordering::SeqCst), ..Storm::default() };
+    // One that stood still may learn only that its lock is gone, and one whose body has ended meanwhile that it ended too late.
+    let is_lost = |outcome: &Result<(), LockError>| outcome.as_ref().is_err_and(LockError::is_lost);
+    let mut shown = Storm { told: is_lost(&held), overlap: overlaps.load(Ordering::SeqCst), ..Storm::default() };
     for pair in outcomes.windows(2) {
         let [(_, began, ended, outcome), (next, ..)] = pair else { continue };
         let is_late = began.is_none_or(|began| began > *next + on_its_way);
         shown.older_ran |= is_late && began.is_some();
-        shown.told &= outcome.is_ok() && !is_late || is_replaced(outcome);
+        shown.told &= if began.is_some() { outcome.is_ok() || is_lost(outcome) } else { is_replaced(outcome) };
         if is_late {
             shown.late = shown.late.max(*ended - *next);
         }
