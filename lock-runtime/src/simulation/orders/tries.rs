@@ -146,11 +146,12 @@ fn play(play: &Arc<Play>, tasks: &[Task], bug: Option<Mutant>) -> Option<String>
         let locks = if task.beside { beside.clone() } else { locks.clone() };
         Box::new(move || {
             if matches!(task.end, End::ShutsDown | End::Loses) {
-                match task.end {
-                    End::ShutsDown => locks.core().close(),
-                    _ => locks.core().table().all().iter().for_each(|slot| {
-                        locks.core().revoke(slot, None, LossReason::NotKnown);
-                    }),
+                if task.end == End::ShutsDown {
+                    locks.core().close();
+                } else {
+                    for slot in locks.core().table().all() {
+                        locks.core().revoke(&slot, None, LossReason::NotKnown);
+                    }
                 }
                 board.lock().unwrap().unanswered.retain(|other| *other != number);
                 return;
