@@ -45,20 +45,24 @@ use driver::Driver;
 pub(crate) use encode::Delete;
 use output::Output;
 pub(crate) use places::Patience;
-use places::{Aftermath, Leaving, Places};
+use places::{Aftermath, Leaving, MANY, Places};
 pub(crate) use releases::LoneRelease;
 pub(crate) use sender::{Sender, Sent};
 pub(crate) use socket::{Peer, Socket, Trust};
 pub(crate) use watch::Watch;
 use watch::Watched;
 
-/// So many replies are to come before one more task has to wait with what it begins: enough for a server that is near. More would be
-/// answered no sooner, and each would be answered late.
-const IN_FLIGHT: usize = 1024;
-/// So many more for each millisecond of the way there and back: what a server answers in that time, at least.
-const IN_FLIGHT_PER_MILLISECOND: usize = 80;
-/// But so many at most.
-const MOST_IN_FLIGHT: usize = 4096;
+/// So many replies are to come at first before one more task has to wait with what it begins. While they come soon there is twice as much
+/// room, and half as much when they come late: more would be answered no sooner.
+const IN_FLIGHT: usize = 256;
+const LEAST_IN_FLIGHT: usize = 2 * MANY;
+/// Enough for a server that is near.
+const MOST_IN_FLIGHT: usize = 1024;
+/// So many more for each millisecond of the way there and back: what a server answers in that time, at least. But not without end.
+const MORE_PER_MILLISECOND: usize = 80;
+const MOST_IN_FLIGHT_FROM_AFAR: usize = 4096;
+/// A reply that takes longer than this and the way, until its task has it, comes late: much sooner than a claim ends.
+const LATE: Duration = Duration::from_millis(200);
 /// While tasks wait for room, it is looked so often whether one that was called has not come: then the next one is called.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -103,6 +107,8 @@ struct State {
     is_called: bool,
     /// How many replies to what tasks begin may be to come.
     most: usize,
+    /// How many at most, and when a reply comes late: by how far away the server is.
+    limit: (usize, Duration),
     /// How many tasks wait for room.
     waiting: usize,
     /// How many of them were called, and have not come yet.
@@ -184,6 +190,7 @@ impl Wire {
             driver: None,
             is_called: false,
             most: IN_FLIGHT,
+            limit: (MOST_IN_FLIGHT, LATE),
             waiting: 0,
             called: 0,
             is_given_up: false,
@@ -212,11 +219,14 @@ impl Wire {
 
     /// The server is so far away, there and back.
     pub(crate) fn make_room_for(&self, round_trip: Duration) {
-        let way = usize::try_from(round_trip.as_millis()).unwrap_or(MOST_IN_FLIGHT);
-        let most = way.saturating_mul(IN_FLIGHT_PER_MILLISECOND).saturating_add(IN_FLIGHT).min(MOST_IN_FLIGHT);
+        let way = usize::try_from(round_trip.as_millis()).unwrap_or(MOST_IN_FLIGHT_FROM_AFAR);
+        let most =
+            way.saturating_mul(MORE_PER_MILLISECOND).saturating_add(MOST_IN_FLIGHT).min(MOST_IN_FLIGHT_FROM_AFAR);
         #[cfg(test)]
         let most = small_room::get().unwrap_or(most);
-        self.0.0.lock().most = most;
+        let mut state = self.0.0.lock();
+        state.limit = (most, LATE + round_trip * 2);
+        state.most = state.most.min(most);
     }
 
     /// Sends commands whose replies are waited for with this patience; `None` for no end.
@@ -353,6 +363,18 @@ impl State {
     /// How many more commands may begin something.
     fn room(&self) -> usize {
         if self.output.is_large() { 0 } else { self.most.saturating_sub(self.places.beginnings()) }
+    }
+
+    /// Makes more room or less, by how long a reply takes now until its task has it.
+    fn fit_room(&mut self) {
+        let Some(lag) = self.places.take_measured() else { return };
+        let (limit, late) = self.limit;
+        if lag > late {
+            self.most = (self.most / 2).max(LEAST_IN_FLIGHT);
+        } else if lag < late / 2 {
+            self.most *= 2;
+        }
+        self.most = self.most.min(limit);
     }
 
     /// Whether one more may, beside those who were called.

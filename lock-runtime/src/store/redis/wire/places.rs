@@ -12,7 +12,7 @@ use super::output::ENOUGH;
 use super::{Ended, NoReply};
 
 /// So many replies are to come when it is measured how long they take.
-const MANY: usize = 64;
+pub(super) const MANY: usize = 32;
 
 /// The replies that are to come, and those that were not taken yet.
 #[derive(Default)]
@@ -28,6 +28,8 @@ pub(super) struct Places {
     lag: Duration,
     /// The one that is measured now, and since when.
     measured: Option<(usize, Instant)>,
+    /// The last one was measured, and nobody has asked how long it took.
+    is_measured: bool,
 }
 
 /// What becomes of the replies to the commands that one task sent together.
@@ -190,6 +192,11 @@ impl Places {
         }
     }
 
+    /// The same, when it was measured since the last call.
+    pub(super) fn take_measured(&mut self) -> Option<Duration> {
+        std::mem::take(&mut self.is_measured).then_some(self.lag)
+    }
+
     /// How long a reply takes now until its task has it: so many are to come, and so many tasks are to run before it.
     pub(super) fn lag(&self) -> Duration {
         mutant!(CrowdIsLate => return Duration::ZERO);
@@ -338,7 +345,7 @@ impl Places {
             }
             Some(Place::Answered(_)) => {
                 if let Some((_, since)) = self.measured.take_if(|(measured, _)| *measured == place) {
-                    self.lag = since.elapsed();
+                    (self.lag, self.is_measured) = (since.elapsed(), true);
                 }
                 match self.all.remove(place) {
                     Place::Answered(reply) => Polled::Reply(reply),

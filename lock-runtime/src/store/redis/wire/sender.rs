@@ -168,6 +168,7 @@ impl Future for Sent<'_> {
             let reply = loop {
                 let mut state = self.shared.lock();
                 let polled = state.places.poll(place, context.waker(), &mut clone);
+                state.fit_room();
                 mutant!(DropsUnderMutex => clone = None);
                 drop(state);
                 match polled {
