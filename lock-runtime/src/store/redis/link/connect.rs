@@ -308,6 +308,7 @@ impl Opening {
         greeted.check()?;
         let has_slots = greeted.has_slots();
         let mut replies = std::mem::take(&mut greeted.replies).into_iter();
+        greeted.check_abilities(&mut replies)?;
         let time = greeted.need("`TIME`", replies.next())?;
         let time: (u64, u64) = redis::from_redis_value(time).map_err(redis::RedisError::from)?;
         let anchor = Anchor { sent: greeted.asked, store_micros: micros(time), drift: self.drift, node: None };
@@ -330,7 +331,6 @@ impl Opening {
         // The keeper's connection is of no shard: what the keeper releases is told to all nodes.
         let is_in_shard = self.endpoint.is_node() && self.is_of_callers();
         let shard = self.endpoint.is_node().then(|| replies.next()).filter(|_| is_in_shard).and_then(Shard::of);
-        greeted.check_abilities(&mut replies)?;
         let live = Arc::new(Live {
             wire: greeted.wire,
             made: Made { generation, at: Moment::now() },
@@ -352,6 +352,7 @@ impl Opening {
     /// The commands that go along with the greeting.
     fn commands(&self) -> Pipeline {
         let mut commands = redis::pipe();
+        greeting::ask_for_abilities(&mut commands);
         commands.cmd("TIME");
         if self.max_lease.is_some() {
             Vote::ask(&mut commands);
@@ -367,7 +368,6 @@ impl Opening {
         if self.endpoint.is_node() {
             commands.cmd("CLUSTER").arg("MYID");
         }
-        greeting::ask_for_abilities(&mut commands);
         // Last, in the order in which they are read. The number of their arguments is wrong, so neither does anything. A server looks at
         // that before it looks at rights.
         commands.cmd("DELIFEQ").arg(PROBE);
