@@ -202,8 +202,10 @@ async fn of_several_that_wait_the_newest_alone_runs(world: World) {
     }
     let (one, other) = (world.manager().await, world.manager().await);
     for managers in [[&one; 4], [&other; 4], [&one, &other, &one, &other]] {
-        // Its user does not look, and does not stop.
-        let guard = one.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+        // Nobody polls the body meanwhile, so it does not stop.
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let mut held = Box::pin(one.lock("p", "k").timeout(LONG).run(forever(&is_dropped)));
+        assert!(tokio::time::timeout(SHORT, &mut held).await.is_err());
         let runs = Arc::new(AtomicU32::new(0));
         let mut calls = Vec::new();
         for manager in managers {
@@ -217,7 +219,7 @@ async fn of_several_that_wait_the_newest_alone_runs(world: World) {
         for older in calls {
             assert_replaced(older.await.unwrap());
         }
-        drop(guard);
+        drop(held);
         last.await.unwrap().unwrap();
         assert_eq!(runs.load(Ordering::SeqCst), 1, "an older one has run");
     }
