@@ -176,7 +176,6 @@ impl Core {
     /// Whether the lock of a request is refused, which `is_inside` of a body or not: a body that a shutdown waits for may take further
     /// locks, or it would not end.
     pub(crate) fn refuses(&self, is_inside: bool) -> bool {
-        mutant!(BodyRefusedWhileDrained => return self.is_closed());
         self.is_closed() && (!is_inside || self.is_drained.load(Ordering::SeqCst))
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attempt::{Attempt, Told};
 use super::request::ResolvedRequest;
-use super::{Env, Lock};
+use super::{Env, Lock, PendingAsk};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::protocol::{Reach, StoreError};
@@ -45,7 +45,7 @@ impl Lock {
             NoHold::Busy { here: true }
         } else if attempt.has_sent() {
             NoHold::Silent(now.since(attempt.started))
-        } else if let Some(since) = self.pending().and_then(|pending| pending.unanswered_since()) {
+        } else if let Some(since) = self.pending().and_then(PendingAsk::unanswered_since) {
             // Its own time behind a task here that asks.
             NoHold::Silent(now.since(since).min(now.since(attempt.started)))
         } else {

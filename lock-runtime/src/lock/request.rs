@@ -10,6 +10,7 @@ use crate::key::PrefixPlace;
 use crate::share::Share;
 
 /// A request with the full name of its lock and a value for every option.
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
     pub(crate) key: Arc<str>,

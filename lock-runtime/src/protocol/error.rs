@@ -3,6 +3,7 @@
 use crate::{BackendError, LockError};
 
 /// The failure of a verb.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct StoreError {
     pub(crate) retry: Retry,

@@ -192,8 +192,11 @@ const CASES: [Case; 3] = [
     }),
 ];
 
+/// A bug's name, the bug, the check that finds it, and the storms in which it can show.
+type SeededInStorm = (&'static str, Bug, &'static str, fn(&Storm) -> bool);
+
 /// The same for several requests that replace, one after another.
-const OF_SEVERAL: [(&str, Bug, &str, fn(&Storm) -> bool); 4] = [
+const OF_SEVERAL: [SeededInStorm; 4] = [
     (
         "replace.lua lets an older request wait",
         Bug::Scripts(&[("if not is_newest and not is_new then", "if false then")]),

@@ -1,7 +1,5 @@
 //! A guard in a locked fn is dropped when the edition of the fn's crate says so.
 
-#![expect(clippy::unwrap_used, reason = "so fails a test")]
-
 use as_written::{a_blocking_fn, an_async_fn, one_async_block, without_a_lock, work_before_a_future, Dropped};
 use lock_runtime::LockManager;
 

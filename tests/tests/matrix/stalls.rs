@@ -175,7 +175,8 @@ fn row_51_a_server_that_stands_still_while_it_sets_an_end_keeps_nothing_for_ever
     let member = |token: &str| format!("ZADD {{p:k}}:shared {} {}", i64::MAX / 4096, permit(token));
     let lease = |token: &str| vec![shared.clone(), member(token), "PEXPIRE {p:k}:shared 60000".to_owned()];
     let given = format!("SET p:k {ticket} PX 60000");
-    let cases: [(&str, Vec<String>, &[&str], Vec<&str>); 12] = [
+    type Case<'a> = (&'a str, Vec<String>, &'a [&'a str], Vec<&'a str>);
+    let cases: [Case<'_>; 12] = [
         ("ask.lua", vec![held.clone()], &["queue", "fence"], vec![&other, "2500", "1", "1", "0"]),
         (
             "shared_ask.lua",
@@ -204,7 +205,9 @@ fn row_51_a_server_that_stands_still_while_it_sets_an_end_keeps_nothing_for_ever
         let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
         for (script, before, helpers, words) in &cases {
             server.tell("FLUSHALL");
-            before.iter().for_each(|command| server.tell(command));
+            for command in before {
+                server.tell(command);
+            }
             let mut command = redis::cmd("EVAL");
             command.arg(late_ends(script)).arg(1 + helpers.len()).arg("p:k");
             for helper in *helpers {

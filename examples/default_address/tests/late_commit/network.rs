@@ -63,7 +63,7 @@ impl Network {
         let mut buffer = vec![0; 8192];
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
             self.pass().await;
-            if to.write_all(&buffer[..length]).await.is_err() {
+            if to.write_all(buffer.get(..length).unwrap_or_default()).await.is_err() {
                 return;
             }
         }

@@ -51,7 +51,9 @@ impl Loss {
                 tokio::join!(replaces.map(Result::unwrap), lost(guard));
             }
             Self::Gone => {
-                slots.iter().for_each(|slot| locks.core().revoke(slot, None, LossReason::NotKnown));
+                for slot in &slots {
+                    locks.core().revoke(slot, None, LossReason::NotKnown);
+                }
                 lost(guard).await;
             }
             Self::Expired => {

@@ -129,7 +129,7 @@ async fn is_large_value_read(bug: Option<Bug>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn no_verb_reads_a_large_value_under_the_name_of_a_lock() {
     assert!(!is_large_value_read(None).await);
-    for reads in ["KEYS[1], '0', '1023'", "KEYS[i], '0', '1023'", "pcall('GETRANGE', key, '0', '1023')"] {
+    for reads in ["KEYS[1], '0', '1023'", "KEYS[i], '0', '1023'", "pcall('GETRANGE', key, '0', last or '1023')"] {
         let whole: &'static str = Box::leak(reads.replace("1023", "-1").into_boxed_str());
         let patches: &'static [(&str, &str)] = Box::leak(Box::new([(reads, whole)]));
         assert!(is_large_value_read(Some(Bug::Scripts(patches))).await, "{reads}");

@@ -68,7 +68,8 @@ impl Shared {
                 return Answer::Replaced;
             };
             let lock = self.locks.entry(Arc::clone(key)).or_default();
-            let older = lock.queue.pop_front_if(|first| first.replaces && first.token != *token);
+            let is_older = lock.queue.front().is_some_and(|first| first.replaces && first.token != *token);
+            let older = if is_older { lock.queue.pop_front() } else { None };
             lock.queue.retain(|waiter| waiter.token != *token);
             lock.queue.push_front(Waiter { token: token.clone(), replaces: true, share: None, claim: *claim });
             if let Some(older) = older

@@ -190,7 +190,7 @@ impl Vault<u64> for Cellar {
         Ok(Self)
     }
 
-    fn place(&self) -> &str {
+    fn place(&self) -> &'static str {
         "below"
     }
 }

@@ -21,7 +21,7 @@ local NEWEST_BYTES = 4000 -- of the requests that came before this many bytes of
 -- The requests that came last, the newest first, and whether `request` is the newest, or comes only now. It is neither when a newer one
 -- has come since.
 local function find(lock, request, is_answered)
-  local newest = call_or('', 'GET', '{' .. lock .. '}:newest') or ''
+  local newest = read('{' .. lock .. '}:newest', '', NEWEST_BYTES)
   local place = string.find(newest, request, 1, true)
   return newest, place == 1, not place and not (is_answered and newest ~= '')
 end

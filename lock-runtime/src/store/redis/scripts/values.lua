@@ -34,8 +34,8 @@ end
 
 -- The beginning of what a key holds, '' when it is not there: what is ours is shorter, and another client's value may have any size.
 -- A user without the right to GETRANGE reads all of it. A value of another type is `nothing`, or else an error.
-local function read(key, nothing)
-  local value = redis.pcall('GETRANGE', key, '0', '1023')
+local function read(key, nothing, last)
+  local value = redis.pcall('GETRANGE', key, '0', last or '1023')
   if type(value) == 'table' and not string.find(value.err, '^WRONGTYPE') then
     value = redis.call('GET', key) or '' -- not GETRANGE
   end

@@ -6,8 +6,8 @@ use super::*;
 use crate::mutants::{Mutant, Seeded};
 
 /// Silence by then, and the end as well.
-fn until(by: Instant) -> Option<Patience> {
-    Some(Patience { silent_at: by, silence: Duration::ZERO, end: by })
+fn until(by: Instant) -> Patience {
+    Patience { silent_at: by, silence: Duration::ZERO, end: by }
 }
 
 /// It answers one command after another, and the last one later than a silent server would be given up.
@@ -62,7 +62,7 @@ async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
         let begin = Instant::now();
         let (slow, fast, key) = (begin + LONG, begin + LONG / 5, get("k"));
         let overdue = async |by| {
-            let reply = wire.until(until(by)).send(&key).await;
+            let reply = wire.until(Some(until(by))).send(&key).await;
             assert!(matches!(reply, Err(NoReply::Overdue { .. })));
             begin.elapsed()
         };
@@ -77,7 +77,7 @@ async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
             settled().await;
             far.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
         };
-        let (reply, ()) = join(wire.until(until(begin + LONG * 2)).send(&key), server).await;
+        let (reply, ()) = join(wire.until(Some(until(begin + LONG * 2))).send(&key), server).await;
         assert_eq!(reply.unwrap(), Value::Int(3));
     }
 }
@@ -139,7 +139,7 @@ fn read_late(asking: Asking) -> Result<Value, NoReply> {
         };
         match asking {
             Asking::Spawned => {
-                let asking = tokio::spawn(async move { wire.until(until(by)).send(&key).await });
+                let asking = tokio::spawn(async move { wire.until(Some(until(by))).send(&key).await });
                 settled().await;
                 block();
                 asking.await.unwrap()
@@ -149,11 +149,11 @@ fn read_late(asking: Asking) -> Result<Value, NoReply> {
                     settled().await;
                     block();
                 };
-                join(wire.until(until(by)).send(&key), blocking).await.0
+                join(wire.until(Some(until(by))).send(&key), blocking).await.0
             }
             Asking::Itself => {
                 let asking = async move {
-                    let mut reply = wire.until(until(by)).send(&key);
+                    let mut reply = wire.until(Some(until(by))).send(&key);
                     assert!(futures_util::poll!(&mut reply).is_pending());
                     block();
                     reply.await
