@@ -23,6 +23,7 @@ mod offer;
 mod pending_ask;
 #[cfg(test)]
 mod plain;
+mod polling;
 mod queue;
 mod readers;
 mod refusal;
@@ -61,7 +62,7 @@ pub(crate) use wait_queue::{WaitQueue, Waiter};
 
 use thin_vec::ThinVec;
 
-use crate::clock::Moment;
+use crate::clock::Deadline;
 use crate::observe::Path;
 use offer::Offers;
 use queue::FIRST;
@@ -84,10 +85,8 @@ pub(crate) struct Lock {
     standing: Standing,
     /// Why the last command to the store failed. Boxed, like all that most locks never have.
     failure: Option<Box<Failure>>,
-    /// Whether the last lease ended because another process waited.
-    has_yielded: bool,
-    /// Since when nothing is known of the store, if a try was given up because its task read no answer in time.
-    unread_since: Option<Box<Moment>>,
+    /// When a store without a queue is to be asked again. Boxed, like all that most locks never have.
+    polls_at: Option<Box<Deadline>>,
     /// Tokens that are being released.
     ending: ThinVec<EndingToken>,
     /// The tokens whose lock was released by force, as a message says. Each stays here until the users of its hold are gone, or
@@ -127,8 +126,7 @@ impl Default for Lock {
             is_tracked: false,
             standing: Standing::Nothing,
             failure: None,
-            has_yielded: false,
-            unread_since: None,
+            polls_at: None,
             ending: ThinVec::new(),
             forced: ThinVec::new(),
         }

@@ -85,7 +85,7 @@ impl Lock {
         let is_late = comes_late(deadline, now) && (!is_unsent || !env.is_away());
         // A command that the timeout cut short says nothing about the server.
         let is_cut_short = now.since(deadline.start()) < brief && attempt.give_up().has_passed_at(now);
-        is_late || error.came_too_late || is_cut_short && !is_unsent
+        is_late || is_cut_short && !is_unsent
     }
 }
 
@@ -105,12 +105,9 @@ pub(crate) fn polled_late(waited: Duration) -> StoreError {
 }
 
 /// How long the answer of a far store may take. No command waits longer than the command timeout. So a command that had the whole
-/// command timeout was not cut short, however far away the server is. A verb may take several commands, one after the other.
+/// command timeout was not cut short, however far away the server is.
 fn far_answer(env: &dyn Env) -> Duration {
-    let commands = env.kind().round_trips_of_a_verb;
-    let of_a_command = (env.distance() / commands * 2).min(env.settings().command_timeout);
-    mutant!(VerbIsOneCommand => return of_a_command);
-    of_a_command * commands
+    (env.distance() * 2).min(env.settings().command_timeout)
 }
 
 /// For how long a store that does not answer is silent, for the task of `attempt`.

@@ -45,16 +45,13 @@ impl Lock {
         }
     }
 
-    /// Why the store can't be asked: it failed lately, or has not answered for longer than `silence`. When a try was given up
-    /// without an answer, the time counts from that try on.
+    /// Why the store can't be asked: it failed lately, or has not answered for longer than `silence`.
     fn outage(&self, silence: Duration, env: &dyn Env) -> Option<LockStatus> {
         mutant!(OutageIsBusy => return None);
         if let Some(failure) = &self.failure {
             return Some(LockStatus::Unreachable(failure.error.clone()));
         }
-        let unanswered = || self.pending()?.unanswered_since();
-        let since = self.unread_since.as_deref().copied().or_else(unanswered)?;
-        let silent_for = env.now().since(since);
+        let silent_for = env.now().since(self.pending()?.unanswered_since()?);
         (silent_for >= silence).then_some(LockStatus::Silent(silent_for))
     }
 

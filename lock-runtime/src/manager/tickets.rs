@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use super::LockManager;
 use super::reach::{deadline, refuse_fork};
 use crate::options::LockOptions;
-use crate::store::{Ownership, Release, Store as _, StoreError};
+use crate::store::{Feature, Ownership, Release, Store as _, StoreError};
 use crate::timing::CLAIM;
 use crate::{BackendError, LockError, LockGuard, LockRequest, LockTicket, surroundings};
 
@@ -128,7 +128,7 @@ impl LockManager {
         async move {
             surroundings::check()?;
             refuse_fork(&core, ticket.name())?;
-            if let Some(reason) = core.store().kind().refuses_tickets {
+            if let Some(reason) = (core.store().kind().refuses)(Feature::Tickets) {
                 return Err(LockError::setting("ticket", reason));
             }
             let release = Release::withdrawal(ticket.name(), ticket.token(), CLAIM);

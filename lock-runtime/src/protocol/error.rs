@@ -9,10 +9,6 @@ pub(crate) struct StoreError {
     pub(crate) reach: Reach,
     /// There was only too little time: the deadline came before an answer.
     pub(crate) out_of_time: bool,
-    /// There were answers: the verb came to the servers when its time was over. They are well.
-    pub(crate) came_too_late: bool,
-    /// Some servers say yes and others no, and the others that could decide fail.
-    pub(crate) is_divided: bool,
     /// How many replicas confirmed the verb, and how many must.
     pub(crate) replicas: Option<(u32, u32)>,
     pub(crate) problem: BackendError,
@@ -20,15 +16,7 @@ pub(crate) struct StoreError {
 
 impl StoreError {
     pub(crate) fn later(problem: BackendError) -> Self {
-        Self {
-            retry: Retry::Later,
-            reach: Reach::Unanswered,
-            out_of_time: false,
-            came_too_late: false,
-            is_divided: false,
-            replicas: None,
-            problem,
-        }
+        Self { retry: Retry::Later, reach: Reach::Unanswered, out_of_time: false, replicas: None, problem }
     }
 
     pub(crate) fn never(problem: BackendError) -> Self {

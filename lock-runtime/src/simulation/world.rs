@@ -210,12 +210,12 @@ impl Plan {
         Bounds {
             lease: Duration::from_millis(self.lease),
             noise: Duration::from_millis(100),
-            // What waits on a quorum asks one server first, and then the others.
+            // On a quorum a fencing token takes two round trips more.
             round_trip: self.round_trip() * if self.servers > 1 { 2 } else { 1 },
             answer: Duration::from_millis(500),
             forgetful: self.forgetful,
             tells: true,
-            queues: true,
+            queues: self.servers == 1,
             splits: self.servers > 1,
             linger: Duration::from_millis(self.linger),
         }
