@@ -129,7 +129,7 @@ impl Builder {
     /// [`url`](Self::url) takes it. What this promises, and what it costs, is in `docs/topologies.md`.
     ///
     /// Use an odd number: a fourth server tolerates no more failures than three do. All managers must name the same
-    /// servers in the same order, because a waiter waits at the first server that answers.
+    /// servers.
     ///
     /// The last call of `url`, `client` and `quorum` counts.
     ///

@@ -193,7 +193,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     }
     for slot in found.dropped {
         if let Some(release) = slot.take_unused_lease() {
-            core.release_by_keeper(release);
+            core.release_later(release);
         }
         core.table().forget_if_unused(&slot);
     }

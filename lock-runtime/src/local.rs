@@ -270,12 +270,6 @@ impl Core {
         }
     }
 
-    /// Releases a lease that no task uses any more, by the keeper.
-    pub(crate) fn release_by_keeper(&self, release: Release) {
-        self.store.on_release_by_keeper(&release);
-        self.release_later(release);
-    }
-
     /// Releases the lease of a slot that nobody uses, unless a task takes the lease over first.
     fn release_unless_taken_over(&self, slot: &Arc<Slot>) {
         mutant!(DroppedGuardKept => return);

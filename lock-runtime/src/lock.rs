@@ -23,6 +23,7 @@ mod offer;
 mod pending_ask;
 #[cfg(test)]
 mod plain;
+mod polling;
 mod queue;
 mod readers;
 mod refusal;
@@ -59,6 +60,7 @@ pub(crate) use wait_queue::{WaitQueue, Waiter};
 
 use thin_vec::ThinVec;
 
+use crate::clock::Deadline;
 use crate::observe::Path;
 use crate::protocol::StoreError;
 use offer::Offers;
@@ -83,8 +85,8 @@ pub(crate) struct Lock {
     standing: Standing,
     /// Why the last command to the store failed. Boxed, like all that most locks never have.
     failure: Option<Box<StoreError>>,
-    /// Whether the last lease ended because another process waited.
-    has_yielded: bool,
+    /// When a store without a queue is to be asked again. Boxed, like all that most locks never have.
+    polls_at: Option<Box<Deadline>>,
     /// Tokens that are being released.
     ending: ThinVec<EndingToken>,
     /// The tokens whose lock was released by force, as a message says. Each stays here until the users of its hold are gone, or
@@ -125,7 +127,7 @@ impl Default for Lock {
             is_forgotten: false,
             standing: Standing::Nothing,
             failure: None,
-            has_yielded: false,
+            polls_at: None,
             ending: ThinVec::new(),
             forced: ThinVec::new(),
         }

@@ -7,8 +7,6 @@ pub(crate) enum LossReason {
     Deadline,
     /// The store does not know the lease: its key was deleted, evicted or forgotten, or has expired.
     NotKnown,
-    /// Too few servers of a quorum know the lease. What they have keeps others out until the hold has ended.
-    TooFewServers,
     /// The manager was shut down, and the hold did not end in time.
     ShutDown,
     /// Somebody released the lock by force (rule 21).

@@ -99,7 +99,6 @@ pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64)
     let reason = match reason {
         LossReason::Deadline => "deadline",
         LossReason::NotKnown => "not_known",
-        LossReason::TooFewServers => "too_few_servers",
         LossReason::ShutDown => "shut_down",
         LossReason::Forced => "forced",
         LossReason::MaxHold => "max_hold",

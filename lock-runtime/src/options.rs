@@ -15,7 +15,7 @@ use crate::lock::{IfBusy, ResolvedRequest, Terms};
 use crate::opaque::Opaque;
 use crate::settings::Settings;
 use crate::share::Share;
-use crate::store::Store as _;
+use crate::store::{Feature, Store as _};
 use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, entry, key, scope, surroundings};
 
 /// Why `linger` is refused beside other options.
@@ -305,13 +305,13 @@ impl LockOptions {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
         let (request, set) = self.resolve(engine.core().settings(), body)?;
         if request.share.is_some()
-            && let Some(reason) = engine.core().store().kind().refuses_sharing
+            && let Some(reason) = (engine.core().store().kind().refuses)(Feature::Sharing)
         {
             let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
             return Err(LockError::setting(setting, reason));
         }
         if request.replaces()
-            && let Some(reason) = engine.core().store().kind().refuses_force
+            && let Some(reason) = (engine.core().store().kind().refuses)(Feature::Force)
         {
             return Err(LockError::setting("on_busy", reason));
         }
@@ -327,7 +327,7 @@ impl LockOptions {
         Box::pin(cooperative(async move {
             surroundings::check()?;
             let core = engine.core();
-            if let Some(reason) = core.store().kind().refuses_tickets {
+            if let Some(reason) = (core.store().kind().refuses)(Feature::Tickets) {
                 return Err(LockError::setting("ticket", reason));
             }
             let mut request = self.resolve_adoption(core.settings(), &ticket)?;

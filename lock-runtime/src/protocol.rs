@@ -14,41 +14,30 @@ pub(crate) use error::{Reach, Retry, StoreError};
 
 /// What a store can do, and what it can't. It never changes.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the store")]
 pub(crate) struct StoreKind {
     /// Whether every verb completes at its first poll, on any thread.
     pub(crate) is_immediate: bool,
-    /// How many commands, one after the other, a verb may take.
-    pub(crate) round_trips_of_a_verb: u32,
-    /// Whether an ask can draw fencing tokens together with its grant, which saves a round trip. Otherwise they are drawn
-    /// afterwards.
-    pub(crate) draws_with_grants: bool,
-    /// Whether a plain claim may be granted although another process waits, for a moment after a release: it waits at one server, and
-    /// the others know nothing of it.
-    pub(crate) claims_overtake_waiters: bool,
-    /// Whether the store itself withdraws a try that is refused, perhaps after the answer. Then nobody else may ask under the
-    /// token of a try that is still to be answered: the withdrawal would release a lease in use.
-    pub(crate) withdraws_refused_tries: bool,
-    /// Why locks can't be taken by force; `None` where they can.
-    pub(crate) refuses_force: Option<&'static str>,
-    /// Why locks can't be shared; `None` where they can.
-    pub(crate) refuses_sharing: Option<&'static str>,
-    /// Why locks can't wait for an adopter; `None` where they can.
-    pub(crate) refuses_tickets: Option<&'static str>,
+    /// Whether a task that waits has a place in a queue of the store. Without a queue it polls: each ask is over when it is refused, and
+    /// the next one goes out after a random pause.
+    pub(crate) queues: bool,
+    /// Why the store refuses a feature; `None` where it has it.
+    pub(crate) refuses: fn(Feature) -> Option<&'static str>,
 }
 
 impl StoreKind {
     /// One server for each lock.
-    pub(crate) const SERVER: Self = Self {
-        is_immediate: false,
-        round_trips_of_a_verb: 1,
-        draws_with_grants: true,
-        claims_overtake_waiters: false,
-        withdraws_refused_tries: false,
-        refuses_force: None,
-        refuses_sharing: None,
-        refuses_tickets: None,
-    };
+    pub(crate) const SERVER: Self = Self { is_immediate: false, queues: true, refuses: |_| None };
+}
+
+/// What not every store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    /// A lock is taken from its owner.
+    Force,
+    /// Several owners have a lock together.
+    Sharing,
+    /// A lock waits for an adopter.
+    Tickets,
 }
 
 /// What is known of the connection to the server of a lock.
@@ -87,7 +76,8 @@ pub(crate) struct Ask {
     pub(crate) fences: u32,
     /// When the caller gives up. A store must not act on an ask that arrives later.
     pub(crate) give_up: Deadline,
-    pub(crate) cause: Cause,
+    /// Whether the keeper repeats it.
+    pub(crate) repeats: bool,
 }
 
 /// A request that takes the lock from its owner (rule 25).
@@ -115,17 +105,6 @@ pub(crate) struct Giving {
 pub(crate) struct Adoption {
     pub(crate) ask: Ask,
     pub(crate) ticket: Token,
-}
-
-/// Why the store is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A task wants the lock.
-    Task,
-    /// One server pushed a grant: see [`Pushed::partial`].
-    Push,
-    /// The store was silent for a while.
-    Silence,
 }
 
 #[derive(Clone, Debug)]
@@ -159,9 +138,8 @@ pub(crate) struct Busy {
     pub(crate) anchor: Option<Anchor>,
     /// For so long the ask need not be repeated: others wait in front, and the store tells when they are few.
     pub(crate) pause: Duration,
-    /// The token owns the lock on some servers, and another token has the better claim to the other servers: withdraw the
-    /// ask.
-    pub(crate) yields: bool,
+    /// A part of the store may have granted the lock all the same: withdraw the ask, and never ask under its token again.
+    pub(crate) stands: bool,
 }
 
 /// An instant of the store's clock, and an instant of this process's clock that was certainly not later.
@@ -199,8 +177,6 @@ pub(crate) struct Pushed {
     pub(crate) node: Option<NodeId>,
     /// The grant has to be confirmed before use, even when it is dated.
     pub(crate) unconfirmed: bool,
-    /// It is the grant of one server out of several: the others have to be asked.
-    pub(crate) partial: bool,
 }
 
 impl Pushed {
@@ -290,8 +266,6 @@ pub(crate) enum Renewed {
     NotOwned,
     /// The lock was released by force, and waits until its owner has stopped (rule 21).
     Forced,
-    /// A majority does not have the lease any more, but a minority may still have it.
-    Partial,
 }
 
 /// The answer to an adoption.
@@ -327,7 +301,7 @@ impl Ask {
     pub(crate) fn along(release: &Release, give_up: Deadline) -> Option<Self> {
         let (token, claim) = release.again.clone()?;
         let (key, share) = (Arc::clone(&release.key), release.share);
-        Some(Self { key, token, share, claim, wait: true, replaces: None, fences: 0, give_up, cause: Cause::Task })
+        Some(Self { key, token, share, claim, wait: true, replaces: None, fences: 0, give_up, repeats: false })
     }
 
     /// The release that withdraws this ask.

@@ -25,7 +25,7 @@ mod traffic;
 pub(crate) mod voter;
 
 pub(crate) use crate::protocol::{
-    Adoption, Anchor, Answer, Ask, Busy, Cause, Connection, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release,
+    Adoption, Anchor, Answer, Ask, Busy, Connection, Feature, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release,
     Released, Renewal, Renewed, Replacing, Retry, StoreError, StoreKind, TicketAnswer,
 };
 pub(crate) use any::AnyStore;
@@ -82,10 +82,6 @@ pub(crate) trait Store {
     /// Withdraws an ask on the same path, behind the ask, and waits for no answer. It only saves time: the caller also has
     /// the release repeated until it is answered. In memory the answer comes at once.
     fn withdraw_behind(&self, _release: &Release) {}
-
-    /// Takes in that a lease is about to be released on another path than that of its ask. A store of several servers may have
-    /// granted it before each of them had the ask.
-    fn on_release_by_keeper(&self, _release: &Release) {}
 
     /// Lengthens leases that are still owned.
     fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;

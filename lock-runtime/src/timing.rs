@@ -32,6 +32,15 @@ pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(900);
 /// The pauses of a task whose asks fail.
 pub(crate) const ASK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(320));
 
+// --- A store without a queue ------------------------------------------------------------------------------------------
+
+/// The pause after a refusal is chosen by chance from these two: processes that collided must not collide again.
+pub(crate) const POLL_PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+/// The pause after a refusal by a release of this process that is still on its way.
+pub(crate) const POLL_PAUSE_OF_OWN_RELEASE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(15)];
+/// The pause of a process after its streak of hand-overs: longer than the pauses of the others, so that each of them asks before.
+pub(crate) const POLL_PAUSE_AFTER_STREAK: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(500)];
+
 // --- Turns and holds --------------------------------------------------------------------------------------------------
 
 /// A task that does not take up its turn within this time is late (rule L7).
@@ -142,6 +151,8 @@ const _: () = fits(&[CLAIM, STEP_PATIENCE], Duration::from_secs(3));
 // Promise 7: an acquire ends within its timeout + 100 ms.
 const _: () = fits(&[SHORTEST_ANSWER, LAST_LOOK], Duration::from_millis(100));
 const _: () = fits(&[OVERTIME, LAST_LOOK], Duration::from_millis(100));
+// Each process that polls asks once while the one that had a streak pauses.
+const _: () = fits(&[POLL_PAUSE[1], ROUND_TRIP], POLL_PAUSE_AFTER_STREAK[0]);
 // A hold is confirmed, and its confirmation repeated, long before its claim ends.
 const _: () = fits(&[UNCONFIRMED_FOR, TICK, RENEWAL_BACKOFF.first, RENEWAL_BACKOFF.longest], CLAIM);
 // In a crowd a grant is in use, or found by the keeper, before its claim ends.

@@ -6,7 +6,7 @@ use super::Settings;
 use super::wired::Wired;
 use crate::LockError;
 use crate::store::AnyStore;
-use crate::store::quorum::Quorum;
+use crate::store::quorum::{Grants, Quorum};
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
@@ -47,7 +47,8 @@ pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, 
             };
             endpoints.iter().map(node).collect()
         };
-        let quorum = |nodes| AnyStore::Quorum(Quorum::new(nodes, settings.command_timeout / PATIENCE));
+        let grants = Grants::default();
+        let quorum = |nodes| AnyStore::Quorum(Quorum::new(nodes, settings.command_timeout / PATIENCE, grants.clone()));
         let (front, back) = (nodes(Some(Channel::of_callers(process.id()))), nodes(None));
         (quorum(front), quorum(back.clone()), back)
     })

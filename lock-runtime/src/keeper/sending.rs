@@ -112,7 +112,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                 let is_queued = matches!(answer, Answer::Busy(_)) && ask.wait;
                 let is_known = slot.on_answer(ask, answer);
                 let Some(core) = core.upgrade() else { continue };
-                if !is_known || (is_queued && is_left(&core, slot, ask)) {
+                if !is_known || (is_queued && is_left(slot, ask)) {
                     // Rules 12 and L3: the token was given up meanwhile, so nobody waits for this grant or has a use for this
                     // place in the queue. The withdrawal may have come before the repetition: a cluster redirects commands.
                     core.withdraw_stray(ask.withdrawal());
@@ -136,11 +136,10 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     }
 }
 
-/// Whether a place in the queue is nobody's. On a quorum nothing is redirected. There an answer says "busy" although some servers
-/// may have granted the token, and a release may be under way to them that no other may overtake.
-fn is_left(core: &Core, slot: &Slot, ask: &Ask) -> bool {
+/// Whether a place in the queue is nobody's.
+fn is_left(slot: &Slot, ask: &Ask) -> bool {
     mutant!(QueuedRepetitionLeft => return false);
-    !core.store().kind().withdraws_refused_tries && !slot.leave_to_user(&ask.token)
+    !slot.leave_to_user(&ask.token)
 }
 
 /// Whether the server of `key` can tell this process of a grant. Those in its queue that it can't reach are skipped (rule 3). The
@@ -182,7 +181,6 @@ mod tests {
     use super::*;
     use crate::clock::Deadline;
     use crate::mutants::{Mutant, Seeded};
-    use crate::protocol::Cause;
     use crate::timing::CLAIM;
     use crate::{BackendError, LockManager};
 
@@ -218,9 +216,9 @@ mod tests {
                     replaces: None,
                     fences: 0,
                     give_up,
-                    cause: Cause::Silence,
+                    repeats: true,
                 };
-                assert_eq!(is_left(locks.core(), &slot, &ask), is_given_up && bug.is_none(), "{bug:?}");
+                assert_eq!(is_left(&slot, &ask), is_given_up && bug.is_none(), "{bug:?}");
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::clock::{Deadline, Moment};
 use crate::lock::{Adopted, Attempt, ResolvedRequest};
 use crate::loss_reason::LossReason;
 use crate::observe::metrics;
-use crate::protocol::{Adoption, Ask, Cause, Grant, Reach, Release, Retry, StoreError, TicketAnswer};
+use crate::protocol::{Adoption, Ask, Grant, Reach, Release, Retry, StoreError, TicketAnswer};
 use crate::store::Store as _;
 use crate::timing::{ASK_BACKOFF, CLAIM};
 use crate::token::Token;
@@ -104,7 +104,7 @@ impl Adopter {
             replaces: None,
             fences: u32::from(request.fenced),
             give_up: by,
-            cause: Cause::Task,
+            repeats: false,
         };
         let before = std::mem::replace(&mut self.may_stand, true);
         let mut stand_in = StandIn::begin(&self.slot, &ask.withdrawal(), ScheduleKeys::default(), by.start());

@@ -11,7 +11,7 @@ use super::stand_in::StandIn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::lock::{EndedHold, ReleaseDone};
-use crate::protocol::{Giving, Ownership, Release};
+use crate::protocol::{Feature, Giving, Ownership, Release};
 use crate::store::Store as _;
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -47,7 +47,7 @@ impl Hold {
 impl HoldHandle {
     /// Refuses to give the hold away where that has no meaning.
     pub(crate) fn check_gift(&self, kept_for: Duration) -> Result<(), LockError> {
-        if let Some(reason) = self.core().store().kind().refuses_tickets {
+        if let Some(reason) = (self.core().store().kind().refuses)(Feature::Tickets) {
             return Err(LockError::setting("ticket", reason));
         }
         if self.is_of_reader() {

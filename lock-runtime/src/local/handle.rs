@@ -267,7 +267,7 @@ impl HoldHandle {
             slot.change_lease(token, |lease| lease.note_renewal_sent(&renewal, sent));
             match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
                 // Something older than what is known: the store is asked once more.
-                Ok(Renewed::NotOwned | Renewed::Forced | Renewed::Partial) if self.is_confirmed_after(sent) => {
+                Ok(Renewed::NotOwned | Renewed::Forced) if self.is_confirmed_after(sent) => {
                     sent = Moment::now();
                 }
                 Ok(renewed) => return self.on_renewed(renewed, own),
@@ -292,7 +292,6 @@ impl HoldHandle {
             },
             Renewed::NotOwned => Err(self.revoke(LossReason::NotKnown)),
             Renewed::Forced => Err(self.revoke(LossReason::Forced)),
-            Renewed::Partial => Err(self.revoke(LossReason::TooFewServers)),
         }
     }
 

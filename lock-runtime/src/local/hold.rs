@@ -301,7 +301,7 @@ impl Slot {
     pub(crate) fn release_for_late_task(self: &Arc<Self>, release: Release) {
         mutant!(LateReleaseLeft => return);
         self.on_release_ended(&release);
-        self.core.release_by_keeper(release);
+        self.core.release_later(release);
     }
 
     /// No task waits for this release any more. What the store may have granted under its token meanwhile is withdrawn.

@@ -6,7 +6,7 @@ use super::Core;
 use super::slot::Slot;
 use crate::clock::Moment;
 use crate::lock::{Attempt, Ended, EndedHold, Ending, ResolvedRequest, Step, Told};
-use crate::protocol::{Answer, Ask, Release, Renewed, StoreError};
+use crate::protocol::{Answer, Ask, Release, Renewed};
 
 /// The turn in a slot. Dropping it passes the turn on, and releases or withdraws what no task needs any more.
 #[derive(Debug)]
@@ -70,11 +70,9 @@ impl Turn {
     }
 
     /// Takes in that a confirmation failed.
-    pub(super) fn on_failed_confirmation(&self, error: &StoreError) {
-        if error.is_divided {
-            let over = self.slot.step(|lock, _| lock.on_divided_confirmation(self.id, &*self.slot));
-            self.release_gone(over);
-        }
+    pub(super) fn on_failed_confirmation(&self) {
+        let over = self.slot.step(|lock, _| lock.take_unconfirmed_lease(self.id, &*self.slot));
+        self.release_gone(over);
     }
 
     /// Takes in the answer to a draw.
@@ -84,12 +82,12 @@ impl Turn {
         if first.is_some() { Told::Yes } else { Told::Lost }
     }
 
-    /// What the store still has of a lease that is gone here is in the way of others: the mark of a force (rule 21), or the lock itself
-    /// on some servers of a quorum.
+    /// What the store still has of a lease that is gone here is in the way of others: the mark of a force (rule 21), or a part of the
+    /// lock.
     fn release_gone(&self, gone: Option<Release>) {
         mutant!(UnusedMarkLeft => return);
         if let Some(gone) = gone {
-            self.core().release_by_keeper(gone);
+            self.core().release_later(gone);
         }
     }
 
@@ -103,7 +101,7 @@ impl Turn {
             Ending::Kept | Ending::Lingers => {}
             Ending::Rests(release) => core.release_later(release),
             Ending::Lost(left) => lost(left, hold),
-            Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
+            Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
         }
     }
 }

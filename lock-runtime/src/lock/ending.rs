@@ -101,12 +101,15 @@ impl Lock {
             lease.hold = None;
             lease.upkeep.has_look = false;
             return Ended { ending: Ending::Kept, hold };
-        } else {
+        } else if env.kind().queues {
             (Ending::Yield(lease.release(env)), hold)
+        } else {
+            let release = lease.release(env);
+            self.pause_after_streak(now);
+            (Ending::Free(release), hold)
         };
         self.is_tracked = false;
         self.standing = Standing::Nothing;
-        self.has_yielded |= matches!(ending, Ending::Yield(_));
         Ended { ending, hold }
     }
 
@@ -215,8 +218,8 @@ impl Lock {
     fn release_after_bodies(&mut self, mut lease: Lease, reason: LossReason, env: &dyn Env) -> Option<Release> {
         self.expel_called(&mut lease, env);
         let bodies = lease.hold.as_ref().map_or(0, |hold| match reason {
-            // A minority still has the lock, and a guard is waited for as a body is.
-            LossReason::TooFewServers => hold.users(),
+            // A guard is waited for as a body is: what a part of the store still has keeps others out until then.
+            LossReason::NotKnown => hold.users(),
             _ => hold.bodies,
         });
         mutant!(GuardsCountAsBodies => if let Some(hold) = lease.hold.as_ref().filter(|hold| hold.users() > 1) {

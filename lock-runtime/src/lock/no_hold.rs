@@ -68,7 +68,7 @@ impl Lock {
             && error.reach != Reach::Unsent
             && deadline.span() < env.settings().command_timeout
             && attempt.give_up().has_passed_at(now);
-        if !is_cut_short && !error.came_too_late {
+        if !is_cut_short {
             self.failure = Some(Box::new(error));
         }
         attempt.record_failure(now);

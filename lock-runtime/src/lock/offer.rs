@@ -14,7 +14,7 @@ use super::pending_ask::PendingAsk;
 use super::{Env, Lock, Standing};
 use crate::attendance::patience_with;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::{Ask, Cause};
+use crate::protocol::Ask;
 use crate::timing::{ASK_INTERVAL, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 mod awaited;
@@ -342,16 +342,6 @@ impl Lock {
         if !is_unread(pending, now, round) {
             return Action::LookAgain;
         }
-        if pending.is_unanswered_try() && env.kind().withdraws_refused_tries {
-            // Nobody else may ask under its token (rule L3: a token that was given up is never used again). Only when the command
-            // has certainly ended, its task is late; before that the answer may be on its way from afar.
-            let longest = env.settings().command_timeout + TURN_PATIENCE;
-            if pending.unanswered_since().is_some_and(|sent| now.since(sent) <= longest) {
-                return Action::LookAgain;
-            }
-            self.miss(env, now);
-            return Action::PassOver;
-        }
         // What is sent nowhere tells nothing, and would have to be withdrawn all the same.
         if is_cut_off(env) {
             return Action::Connect;
@@ -367,17 +357,7 @@ impl Lock {
             Standing::Leased(lease) => {
                 let (token, claim) = lease.expose();
                 let (key, share) = (Arc::clone(env.key()), lease.share);
-                Some(Ask {
-                    key,
-                    token,
-                    share,
-                    claim,
-                    wait: true,
-                    replaces: None,
-                    fences: 0,
-                    give_up,
-                    cause: Cause::Silence,
-                })
+                Some(Ask { key, token, share, claim, wait: true, replaces: None, fences: 0, give_up, repeats: true })
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Env;
 use super::refusal::Refusal;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Pushed, Release, Replacing, StoreError};
+use crate::protocol::{Anchor, Answer, Ask, Busy, Pushed, Release, Replacing, StoreError};
 use crate::share::Share;
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
@@ -60,8 +60,6 @@ enum Delivery {
         sent: Moment,
         /// Whether an earlier command was not answered either.
         before: bool,
-        /// The last command does not wait in the store's queue.
-        is_try: bool,
         /// Whether a connection broke meanwhile. Then the answer may be one that came just before that.
         is_interrupted: bool,
     },
@@ -101,26 +99,21 @@ impl PendingAsk {
 
     /// The ask that goes along with a release at `now`.
     pub(crate) fn sent_along(token: Token, share: Option<Share>, claim: Duration, now: Moment) -> Self {
-        let delivery = Delivery::Unanswered { sent: now, before: false, is_try: false, is_interrupted: false };
+        let delivery = Delivery::Unanswered { sent: now, before: false, is_interrupted: false };
         Self { delivery, waits: true, ..Self::new(token, share, claim) }
     }
 
-    /// Notes that a command is about to be sent, for a task that `waits` or not. Returns why it is sent.
-    pub(crate) fn note_sent(&mut self, now: Moment, fences: u32, is_claim: bool, waits: bool) -> Cause {
+    /// Notes that a command is about to be sent, for a task that `waits` or not.
+    pub(crate) fn note_sent(&mut self, now: Moment, fences: u32, waits: bool) {
         self.fences = fences;
         self.waits |= waits;
-        self.await_answer(now, is_claim || !waits);
-        if matches!(self.grant, Granted::InPart) {
-            self.grant = Granted::No;
-            return Cause::Push;
-        }
-        Cause::Task
+        self.await_answer(now);
     }
 
-    fn await_answer(&mut self, now: Moment, is_try: bool) {
+    fn await_answer(&mut self, now: Moment) {
         mutant!(NotedAfterSending => return);
         let before = self.is_unanswered();
-        self.delivery = Delivery::Unanswered { sent: now, before, is_try, is_interrupted: false };
+        self.delivery = Delivery::Unanswered { sent: now, before, is_interrupted: false };
     }
 
     /// Notes that the last command was certainly not sent. The answer to an earlier command may have come meanwhile.
@@ -154,7 +147,7 @@ impl PendingAsk {
         let delivery = std::mem::replace(&mut self.delivery, Delivery::Settled);
         match answer {
             Answer::Granted(grant) => self.grant = Granted::Whole(grant),
-            Answer::Busy(busy) => self.on_refusal(busy, ask.wait, env),
+            Answer::Busy(busy) => self.on_refusal(busy, ask.wait && env.kind().queues, env),
             Answer::Replaced => {
                 self.is_replaced = true;
                 self.queue = InQueue::No;
@@ -207,11 +200,6 @@ impl PendingAsk {
         is_lost
     }
 
-    /// Notes that a server may have the token in its queue, whatever the answer was.
-    pub(crate) fn note_queued(&mut self) {
-        self.queue = InQueue::Yes;
-    }
-
     /// Notes that few others are in front, by the store's clock since then: the ask pauses no longer.
     pub(crate) fn on_near(&mut self, store_micros: u64) {
         mutant!(NearForgotten => return);
@@ -260,12 +248,7 @@ impl PendingAsk {
 
     /// Whether `ask` repeats a single try.
     pub(crate) fn is_repeated_try(&self, ask: &Ask) -> bool {
-        ask.cause == Cause::Silence && !ask.wait && !self.waits
-    }
-
-    /// Whether the last command is a try that is not answered.
-    pub(crate) fn is_unanswered_try(&self) -> bool {
-        matches!(self.delivery, Delivery::Unanswered { is_try: true, .. })
+        ask.repeats && !ask.wait && !self.waits
     }
 
     /// When the last unanswered command was sent.
@@ -357,9 +340,9 @@ impl PendingAsk {
         Some(Replacing { name, is_known: is_known || self.is_queued() })
     }
 
-    /// Whether the store demands that the ask is withdrawn and started again.
-    pub(crate) fn must_yield(&self) -> bool {
-        !self.is_unanswered() && (self.is_forced() || self.busy().is_some_and(|busy| busy.yields))
+    /// Whether the ask has to be withdrawn and started again.
+    pub(crate) fn must_restart(&self) -> bool {
+        !self.is_unanswered() && self.is_forced()
     }
 
     /// Whether the lock was granted to this ask, and was taken away before the grant was read (rule 21).
@@ -372,6 +355,12 @@ impl PendingAsk {
     pub(crate) fn restart(&mut self, token: Token) {
         let refusal = self.refusal.take().map(Refusal::into_history);
         *self = Self { refusal, ..Self::new(token, self.share, self.claim) };
+    }
+
+    /// Asks under another token from now on. What is known of the holder stays.
+    pub(crate) fn renew_token(&mut self, token: Token) {
+        mutant!(RefusedTokenKept => return);
+        *self = Self { refusal: self.refusal.take(), waits: self.waits, ..Self::new(token, self.share, self.claim) };
     }
 
     /// Whether the store may have anything for this token. After a plain claim that was refused it has nothing, but for the mark of the
@@ -403,7 +392,7 @@ impl PendingAsk {
             replaces: self.replacing(false),
             fences: 0,
             give_up,
-            cause: Cause::Silence,
+            repeats: true,
         }
     }
 

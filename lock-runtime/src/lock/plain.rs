@@ -19,6 +19,7 @@ pub(super) struct Plain {
     process: Process,
     share: Option<Share>,
     distance: Duration,
+    kind: &'static StoreKind,
     /// The time, when it passes only as a test says. `None`: as the clocks say.
     time: Option<Cell<Moment>>,
     pub(super) is_closed: Cell<bool>,
@@ -33,6 +34,7 @@ impl Plain {
             process: Process::new("ada"),
             share: None,
             distance: Duration::ZERO,
+            kind: &StoreKind::SERVER,
             time: None,
             is_closed: Cell::new(false),
             is_cut_off: Cell::new(false),
@@ -47,6 +49,11 @@ impl Plain {
     /// For leases of this share, and with a time that stands still.
     pub(super) fn still(share: Option<Share>) -> Self {
         Self { share, time: Some(Cell::new(Moment::now())), ..Self::new() }
+    }
+
+    /// With a store that has no queue.
+    pub(super) fn polled(self) -> Self {
+        Self { kind: &StoreKind { queues: false, ..StoreKind::SERVER }, ..self }
     }
 
     pub(super) fn let_pass(&self, span: Duration) {
@@ -105,6 +112,6 @@ impl Env for Plain {
     }
 
     fn kind(&self) -> &'static StoreKind {
-        &StoreKind::SERVER
+        self.kind
     }
 }

@@ -63,12 +63,7 @@ impl Refusal {
 
     /// What stays known of the holder when the ask starts again under another token.
     pub(crate) fn into_history(self) -> Self {
-        Self {
-            busy: Busy { pause: Duration::ZERO, yields: false, ..self.busy },
-            frees: None,
-            owner_renews: false,
-            ..self
-        }
+        Self { busy: Busy { pause: Duration::ZERO, ..self.busy }, frees: None, owner_renews: false, ..self }
     }
 
     /// The owner, when its lease ended by itself: it was seen to its end, and it was not renewed. A rest ends so.

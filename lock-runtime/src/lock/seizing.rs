@@ -62,9 +62,6 @@ impl Lock {
         }
         self.offers.reset();
         out.wakes = true;
-        // A plain claim would come before the release of a lock that was taken from a task here, and that release would pass the lock on
-        // to another process.
-        self.has_yielded |= !self.forced.is_empty();
         let pending = self.standing.take_pending_if(|_| true).filter(|pending| pending.may_stand());
         Seized::Turn(id, pending.map(|pending| pending.withdrawal(env)))
     }

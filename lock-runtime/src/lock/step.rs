@@ -148,6 +148,7 @@ impl Lock {
             self.standing = Standing::Nothing;
         });
         let fences = self.fences_for(request);
+        let pause = self.pause_between_polls(attempt, now);
         if matches!(self.standing, Standing::Nothing) {
             let pending = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));
             self.standing = Standing::Asking(Box::new(pending));
@@ -167,7 +168,7 @@ impl Lock {
             && pending.may_stand()
             && !is_own(&pending.token)
             && !pending.replaces.as_ref().is_some_and(is_own);
-        if pending.must_yield() || is_given_up_try(pending, env) || is_of_another {
+        if pending.must_restart() || is_of_another {
             let withdrawal = pending.withdrawal(env);
             pending.restart(env.next_token(pending.token.may_linger()));
             return Step::Withdraw(withdrawal);
@@ -177,7 +178,7 @@ impl Lock {
         }
         pending.replaces =
             request.replaces().then(|| known.map_or_else(|| pending.token.clone(), |known| known.name.clone()));
-        if let Some(step) = Step::instead_of_asking(attempt, now, false) {
+        if let Some(step) = Step::instead_of_asking(attempt, now, false).or(pause.map(Step::Wait)) {
             if let Step::Wait(pause) = step {
                 self.offers.act(now, Some(pause));
                 self.track();
@@ -193,12 +194,8 @@ impl Lock {
             return Step::Wait(pause.min(left));
         }
         // The plain claim can't draw fencing tokens, is for the lock alone, and does not tell those who wait of a newer request.
-        let can_claim =
-            pending.share.is_none() && !request.replaces() && (fences == 0 || !env.kind().draws_with_grants);
-        // Rule L4: the lock was yielded, and who waits for it goes first.
-        let queues = std::mem::take(&mut self.has_yielded) && !request.is_try() && env.kind().claims_overtake_waiters;
-        let is_claim = pending.is_new() && can_claim && !queues;
-        let cause = pending.note_sent(now, fences, is_claim, !request.is_try());
+        let is_claim = pending.is_new() && pending.share.is_none() && fences == 0 && !request.replaces();
+        pending.note_sent(now, fences, !request.is_try());
         // Of several keys, a try is the beginning of a longer wait: its claim need not tell whose the lock is.
         let waits = !request.is_try() || (is_claim && request.whole().is_some_and(|whole| !whole.is_try()));
         let ask = Ask {
@@ -210,7 +207,7 @@ impl Lock {
             replaces: pending.replacing(known.is_some_and(|known| known.is_known)),
             fences,
             give_up: attempt.by(),
-            cause,
+            repeats: false,
         };
         self.offers.awaits_since = Some(now);
         // The keeper checks whether the answer is read, and later whether the hold lasts.
@@ -245,28 +242,14 @@ impl Lock {
                     lease.fresh = lease.confirm(until, env.now());
                 }
             }
-            // The store no longer has the lease, so there is nothing to release. The next step asks under a new token
-            // (rule L3: a token is never used again).
-            Renewed::NotOwned => self.standing = Standing::Nothing,
-            // Rule 21: no body began. What some servers of a quorum still have is in the way of others.
-            Renewed::Forced | Renewed::Partial => {
+            // The next step asks under a new token (rule L3: a token is never used again). What is left of the lease is in the way of
+            // others: the mark of a force (rule 21: no body began), or a part of the store that still has it.
+            Renewed::NotOwned | Renewed::Forced => {
                 release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env));
             }
         }
         out.wakes = true;
         release
-    }
-
-    /// Takes in that the servers of a quorum are divided over the confirmation that the task `id` asked for. Each further one would
-    /// lengthen the lease on those that have it, and others may wait for just these (rule Q2). Returns the release of a lease whose time
-    /// is over, or is not known.
-    pub(crate) fn on_divided_confirmation(&mut self, id: u64, env: &dyn Env) -> Option<Release> {
-        mutant!(DividedLeaseKept => return None);
-        if !self.acts(id) {
-            return None;
-        }
-        let now = env.now();
-        self.standing.take_lease_if(|lease| lease.until.remaining_at(now).is_zero()).map(|lease| lease.release(env))
     }
 
     /// Takes in the answer to the draw that the task `id` asked for. Returns the release of a lease that is gone: it may have been taken
@@ -379,13 +362,6 @@ impl Lock {
         lease.carry(id, path, holding, request, now);
         Some(lease)
     }
-}
-
-/// Whether a try stands that nobody waits for any more: its task is gone, or the try was not answered in time. Some servers of a
-/// quorum may have granted the try, and the waiters in the first server's queue do not hear of that. So the try is withdrawn.
-fn is_given_up_try(pending: &PendingAsk, env: &dyn Env) -> bool {
-    mutant!(GivenUpTryStands => return false);
-    pending.is_unanswered_try() && env.kind().withdraws_refused_tries
 }
 
 /// The first lease that is asked for (rule 11: a grant starts with a claim, which is short).

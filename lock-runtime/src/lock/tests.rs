@@ -14,7 +14,7 @@ use crate::mutants::{Mutant, Seeded};
 use crate::mutex::Mutex;
 use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, Release, Renewal, Renewed};
 use crate::share::Share;
-use crate::timing::{ASK_INTERVAL, CLAIM, TURN_PATIENCE, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
+use crate::timing::{ASK_INTERVAL, CLAIM, STREAK_TIME, TURN_PATIENCE, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
 use crate::token::Token;
 
 mod alarm;
@@ -26,6 +26,7 @@ mod enter;
 mod give_up;
 mod leave;
 mod look;
+mod poll;
 mod push;
 mod wait;
 
@@ -84,6 +85,11 @@ impl Stage {
 
     fn sharing(share: Option<Share>) -> Self {
         Self { lock: Lock::default(), env: Plain::still(share), called: Arc::default(), effects: Effects::default() }
+    }
+
+    /// With a store that has no queue.
+    fn polling() -> Self {
+        Self { env: Plain::still(None).polled(), ..Self::new() }
     }
 
     fn now(&self) -> Moment {
@@ -214,7 +220,6 @@ impl Stage {
             contended: false,
             node: None,
             unconfirmed: false,
-            partial: false,
         };
         self.tell(|lock, _, out| lock.on_grant(&pushed, out))
     }
@@ -250,5 +255,5 @@ impl Stage {
 
 fn busy(owner: &str) -> Busy {
     let frees_in = Some(Duration::from_secs(9));
-    Busy { owner: Token::foreign(owner), frees_in, endless: false, anchor: None, pause: Duration::ZERO, yields: false }
+    Busy { owner: Token::foreign(owner), frees_in, endless: false, anchor: None, pause: Duration::ZERO, stands: false }
 }

@@ -7,7 +7,7 @@ use super::lease::Lease;
 use super::pending_ask::PendingAsk;
 use super::{Effects, Env, Lock, Standing};
 use crate::clock::Deadline;
-use crate::protocol::{Answer, Ask, Grant, Pushed, StoreError};
+use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, StoreError};
 use crate::token::Token;
 
 /// A token whose lock was released by force.
@@ -156,7 +156,7 @@ impl Lock {
         }
     }
 
-    /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
+    /// Takes in an answer. Returns `false` when the ask has to be withdrawn: it may be granted, and no task here waits for that.
     pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env, out: &mut Effects) -> bool {
         if says_nothing(&answer) {
             // There is nothing to withdraw.
@@ -165,27 +165,31 @@ impl Lock {
         let granted = matches!(answer, Answer::Granted(_));
         // Its task has something to do.
         let is_decided = granted || matches!(answer, Answer::Replaced);
+        let stands = matches!(answer, Answer::Busy(Busy { stands: true, .. }));
         self.failure = None;
         match &mut self.standing {
             Standing::Asking(pending) if pending.token == ask.token => {
                 let is_repeated_try = pending.is_repeated_try(ask);
                 pending.on_answer(ask, answer, env);
-                if granted && ask.wait && env.kind().withdraws_refused_tries {
-                    // A majority granted it, and the other servers may have it in their queues.
-                    pending.note_queued();
+                let is_over = stands && !pending.is_granted();
+                if is_over {
+                    // Rule L3: it is withdrawn, and a token that was given up is never used again.
+                    pending.renew_token(env.next_token(pending.token.may_linger()));
                 }
-                change_refused_token(pending, ask, env);
                 let is_permit = env.share().is_some_and(|share| share.permits().is_some());
                 if is_permit && pending.busy().is_some() && !pending.is_granted() {
                     out.refused_permit = Some(ask.wait);
                 }
                 if is_decided {
                     self.offer();
-                } else if is_repeated_try {
-                    self.end_late_try(env);
+                } else {
+                    self.pause_after_refusal(env);
+                    if is_repeated_try {
+                        self.end_late_try(env);
+                    }
                 }
                 out.wakes = true;
-                true
+                !is_over
             }
             Standing::Leased(lease) if lease.token == ask.token => {
                 if granted {
@@ -196,7 +200,7 @@ impl Lock {
                 }
                 true
             }
-            _ => !granted || self.leave_to_release(&ask.token),
+            _ => !(granted || stands) || self.leave_to_release(&ask.token),
         }
     }
 
@@ -367,14 +371,5 @@ impl Lock {
             _ => drop(self.forced.swap_remove(place)),
         }
         true
-    }
-}
-
-/// Rules L3 and Q6: the token of a refused claim is not used again. A store of several servers may still be withdrawing what one of
-/// them granted.
-fn change_refused_token(pending: &mut PendingAsk, ask: &Ask, env: &dyn Env) {
-    mutant!(RefusedTokenKept => return);
-    if !ask.wait && !pending.may_stand() {
-        pending.token = env.next_token(pending.token.may_linger());
     }
 }

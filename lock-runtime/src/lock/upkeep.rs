@@ -295,7 +295,7 @@ impl Lock {
                 lease.upkeep(trigger, env, now, out)
             }
             // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
-            Some(Renewed::NotOwned | Renewed::Forced | Renewed::Partial) if lease.is_confirmed_after(sent) => {
+            Some(Renewed::NotOwned | Renewed::Forced) if lease.is_confirmed_after(sent) => {
                 lease.upkeep(Trigger::Verify, env, now, out)
             }
             Some(Renewed::Forced) => {
@@ -304,7 +304,6 @@ impl Lock {
             }
             Some(Renewed::NotOwned) if is_forced => Action::Lost(lease.token.clone(), LossReason::Forced),
             Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),
-            Some(Renewed::Partial) => Action::Lost(lease.token.clone(), LossReason::TooFewServers),
             None => lease.on_unanswered_renewal(now, out),
         }
     }

@@ -10,7 +10,7 @@ use super::LockManager;
 use crate::clock::Deadline;
 use crate::local::Core;
 use crate::lock_info::{LockInfo, LockMode};
-use crate::store::{Forced, Seen, Store};
+use crate::store::{Feature, Forced, Seen, Store};
 use crate::timing::CLAIM;
 use crate::token::Token;
 use crate::{LockError, LockKey, key, surroundings};
@@ -161,7 +161,7 @@ pub(super) fn force_release(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result
     cooperative(async move {
         surroundings::check()?;
         refuse_fork(core, &name)?;
-        if let Some(reason) = core.store().kind().refuses_force {
+        if let Some(reason) = (core.store().kind().refuses)(Feature::Force) {
             return Err(LockError::setting("force_release", reason));
         }
         match core.store().force(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))? {

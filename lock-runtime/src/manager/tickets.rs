@@ -8,7 +8,7 @@ use tokio::task::coop::cooperative;
 use super::LockManager;
 use super::reach::{deadline, refuse_fork};
 use crate::options::LockOptions;
-use crate::store::{Ownership, Release, Store as _, StoreError};
+use crate::store::{Feature, Ownership, Release, Store as _, StoreError};
 use crate::timing::CLAIM;
 use crate::{BackendError, LockError, LockGuard, LockRequest, LockTicket, surroundings};
 
@@ -129,7 +129,7 @@ impl LockManager {
         cooperative(async move {
             surroundings::check()?;
             refuse_fork(&core, ticket.name())?;
-            if let Some(reason) = core.store().kind().refuses_tickets {
+            if let Some(reason) = (core.store().kind().refuses)(Feature::Tickets) {
                 return Err(LockError::setting("ticket", reason));
             }
             let release = Release::withdrawal(ticket.name(), ticket.token(), CLAIM);

@@ -3,7 +3,6 @@
 use crate::{BackendError, LockError};
 
 /// The failure of a verb.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct StoreError {
     pub(crate) retry: Retry,
@@ -12,10 +11,6 @@ pub(crate) struct StoreError {
     pub(crate) out_of_time: bool,
     /// Nothing was sent: what this process has sent before is too much for now. The store tells when there is room (`Store::room`).
     pub(crate) no_room: bool,
-    /// There were answers: the verb came to the servers when its time was over. They are well.
-    pub(crate) came_too_late: bool,
-    /// Some servers say yes and others no, and the others that could decide fail.
-    pub(crate) is_divided: bool,
     /// How many replicas confirmed the verb, and how many must.
     pub(crate) replicas: Option<(u32, u32)>,
     pub(crate) problem: BackendError,
@@ -28,8 +23,6 @@ impl StoreError {
             reach: Reach::Unanswered,
             out_of_time: false,
             no_room: false,
-            came_too_late: false,
-            is_divided: false,
             replicas: None,
             problem,
         }

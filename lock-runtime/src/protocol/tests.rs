@@ -29,8 +29,7 @@ proptest! {
                 store_micros: anchor.store_micros + passed,
                 contended: false,
                 node: None, unconfirmed: false,
-                partial: false,
-            };
+                };
             // The time between the two looks at the clocks is on the safe side: the lease is shorter by then.
             (pushed.until(anchor, Moment::now()).remaining(), really(claim).saturating_sub(underway))
         };

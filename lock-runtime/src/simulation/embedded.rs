@@ -22,8 +22,8 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
 use crate::store::{
-    Adoption, Answer, Ask, Cause, Events, Forced, Giving, Ownership, Pushed, Release, Renewal, Renewed, Replacing,
-    Store, TicketAnswer, exactly_one,
+    Adoption, Answer, Ask, Events, Forced, Giving, Ownership, Pushed, Release, Renewal, Renewed, Replacing, Store,
+    TicketAnswer, exactly_one,
 };
 use crate::token::{Process as Caller, Token};
 
@@ -179,7 +179,7 @@ impl<'a, S: Store> Side<'a, S> {
             Verb::Renew(renewal) => {
                 match exactly_one(self.store.renew(std::slice::from_ref(renewal), by()).await).unwrap() {
                     Renewed::Until(until) => Said::Renewed(Some(until.remaining().into())),
-                    Renewed::NotOwned | Renewed::Partial => Said::Renewed(None),
+                    Renewed::NotOwned => Said::Renewed(None),
                     Renewed::Forced => Said::MustStop,
                 }
             }
@@ -220,7 +220,7 @@ fn by() -> Deadline {
 
 fn ask(key: &str, token: Token, claim: Duration, fences: u32) -> Ask {
     let give_up = Deadline::after(Duration::from_mins(1));
-    Ask { key: key.into(), token, share: None, claim, wait: true, replaces: None, fences, give_up, cause: Cause::Task }
+    Ask { key: key.into(), token, share: None, claim, wait: true, replaces: None, fences, give_up, repeats: false }
 }
 
 #[derive(Debug)]

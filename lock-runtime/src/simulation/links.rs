@@ -23,9 +23,7 @@ use crate::settings::Settings;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
-use crate::store::{
-    Answer, Ask, Cause, Events, Ownership, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one,
-};
+use crate::store::{Answer, Ask, Events, Ownership, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::{Process as Caller, Token};
 
 mod deletion;
@@ -106,7 +104,7 @@ fn ask(key: &str, token: Token, give_up: Duration) -> Ask {
         replaces: None,
         fences: 0,
         give_up: Deadline::after(give_up),
-        cause: Cause::Task,
+        repeats: false,
     }
 }
 

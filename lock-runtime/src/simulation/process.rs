@@ -19,7 +19,7 @@ use crate::builder::quorum::{MAX_LEASE, PATIENCE};
 use crate::engine::Engine;
 use crate::settings::Settings;
 use crate::store::AnyStore;
-use crate::store::quorum::Quorum;
+use crate::store::quorum::{Grants, Quorum};
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Common, Link};
@@ -165,13 +165,14 @@ fn connect_with(servers: &[Arc<Network>], settings: Settings) -> LockManager {
         };
         servers.iter().map(node).collect()
     };
+    let grants = Grants::default();
     let store = |channel| {
         let mut nodes = nodes(channel);
         Arc::new(match nodes.pop() {
             Some(one) if nodes.is_empty() => AnyStore::Redis(one),
             last => {
                 nodes.extend(last);
-                AnyStore::Quorum(Quorum::new(nodes, settings.command_timeout / PATIENCE))
+                AnyStore::Quorum(Quorum::new(nodes, settings.command_timeout / PATIENCE, grants.clone()))
             }
         })
     };

@@ -153,11 +153,6 @@ const fn in_a_cluster(seeded: Seeded) -> Seeded {
     Seeded { place: Place::Cluster, budget: RARE, ..seeded }
 }
 
-/// Where the locks are on a quorum, and tasks are polled late.
-const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
-    Seeded { budget: RARE, ..on_a_quorum(|plan| plan.late != Late::Never, seeded) }
-}
-
 const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
@@ -296,7 +291,7 @@ pub(super) const ALL: &[Seeded] = &[
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
     seen_in(
         1092,
-        on_a_quorum(|_| true, code("Q6: the token of a refused claim is used again", Mutant::RefusedTokenKept, BACKED)),
+        on_a_quorum(|_| true, code("Q2: the token of a refused ask is used again", Mutant::RefusedTokenKept, BACKED)),
     ),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
@@ -366,31 +361,9 @@ pub(super) const ALL: &[Seeded] = &[
         1058,
         far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     ),
-    seen_in(
-        5300,
-        late_on_a_quorum(code(
-            "L7: a try on a quorum is repeated though its refusal may still withdraw it",
-            Mutant::UnansweredTryRepeated,
-            OVERLAP,
-        )),
-    ),
     on_a_quorum(
         |plan| plan.round_trip == 400 && plan.late == Late::Never,
         code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
-    ),
-    seen_in(
-        4970,
-        on_a_quorum(
-            |plan| plan.pause.is_none() && plan.late == Late::Never,
-            code("an ask that came too late is a failure of its server", Mutant::TooLateIsFailure, ERRORS),
-        ),
-    ),
-    seen_in(
-        21_488,
-        on_a_quorum(
-            |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
-            code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),
-        ),
     ),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),

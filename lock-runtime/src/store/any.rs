@@ -118,7 +118,6 @@ impl Store for AnyStore {
     of_any! {
         fn kind(&self) -> &'static StoreKind;
         fn withdraw_behind(&self, release: &Release);
-        fn on_release_by_keeper(&self, release: &Release);
         fn round_trip(&self) -> Duration;
         fn connection(&self, key: &str) -> Connection;
         fn probe_reader(&self) -> bool;

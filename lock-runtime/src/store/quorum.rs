@@ -1,7 +1,7 @@
 //! [`Quorum`]: locks on a majority of independent servers (Redlock).
 //!
 //! A token owns a lock when it owns the lock on more than half of all servers. Every verb goes to all servers at once, and ends
-//! as soon as the answers decide it. Only waiting begins at one server, so that votes don't split: docs/topologies.md.
+//! as soon as the answers decide it. The servers have no queue: whoever waits asks again after a random pause (docs/topologies.md).
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -10,58 +10,54 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
+use tokio_util::task::TaskTracker;
 
 use super::{
-    Adoption, Answer, Answers, Ask, Cause, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal,
+    Adoption, Answer, Answers, Ask, Connection, Events, Feature, Forced, Giving, Ownership, Release, Released, Renewal,
     Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer, each, exactly_one,
 };
 use crate::BackendError;
-use crate::clock::{Deadline, Moment};
+use crate::clock::Deadline;
 use crate::share::Share;
 use crate::token::Token;
 
 mod asking;
-mod background;
 mod fencing;
+mod grants;
 mod health;
-mod lagging;
 mod looking;
 mod member;
-mod relay;
-mod stale_minority;
 #[cfg(test)]
 mod tests;
 mod votes;
 
 use super::voter::Voter;
-use background::Background;
+pub(crate) use grants::Grants;
 use health::HealthCheck;
-use lagging::Lagging;
 use member::Member;
-use relay::Relay;
 use votes::{Verdict, Votes};
 
 /// Independent servers, in the order that all managers have in common.
 pub(crate) struct Quorum<S> {
     members: Arc<[Arc<Member<S>>]>,
-    /// How long, at least, to wait for the answer of one server before the next server is asked to queue.
+    /// How long, at least, to wait for a server whose answer is not needed.
     patience: Duration,
     health: HealthCheck,
-    /// Releases and withdrawals.
-    background: Background<S>,
-    lagging: Lagging,
-    relay: OnceLock<Arc<Relay>>,
+    /// Releases that go on, each at a server. A shutdown waits for them.
+    releases: TaskTracker,
+    grants: Grants,
+    events: OnceLock<Weak<dyn Events>>,
 }
 
 const KIND: StoreKind = StoreKind {
-    // Who waits asks one server, and then the others. A number that was drawn is raised on the others.
-    round_trips_of_a_verb: 2,
-    draws_with_grants: false,
-    claims_overtake_waiters: true,
-    withdraws_refused_tries: true,
-    refuses_force: Some(NO_FORCE),
-    refuses_sharing: Some(NO_SHARING),
-    refuses_tickets: Some(NO_TICKETS),
+    queues: false,
+    refuses: |feature| {
+        Some(match feature {
+            Feature::Sharing => NO_SHARING,
+            Feature::Tickets => NO_TICKETS,
+            Feature::Force => NO_FORCE,
+        })
+    },
     ..StoreKind::SERVER
 };
 
@@ -78,21 +74,17 @@ const NO_FORCE: &str = "a quorum's lock can't be taken away: its servers would b
                         clients could each have a part of the lock. End the process that holds the lock, or wait for its \
                         lease";
 
+/// A lease that is renewed after this time is shared with the other processes: they may wait for it.
+const OTHERS_WAIT_AFTER: Duration = Duration::from_secs(1);
+
 /// Answers that are under way, each with its server's number. Dropping it drops the calls: see [`detach`].
 type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
 
 impl<S: Voter> Quorum<S> {
-    pub(crate) fn new(nodes: Vec<S>, patience: Duration) -> Self {
-        let members: Arc<[_]> = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
-        let background = Background::new(&members);
-        Self {
-            members,
-            patience,
-            health: HealthCheck::default(),
-            background,
-            lagging: Lagging::default(),
-            relay: OnceLock::new(),
-        }
+    pub(crate) fn new(nodes: Vec<S>, patience: Duration, grants: Grants) -> Self {
+        let members = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
+        let (health, releases) = (HealthCheck::default(), TaskTracker::new());
+        Self { members, patience, health, releases, grants, events: OnceLock::new() }
     }
 
     fn votes<Y, N>(&self) -> Votes<Y, N> {
@@ -104,12 +96,9 @@ impl<S: Voter> Quorum<S> {
         (self.round_trip() * 2).max(self.patience)
     }
 
-    fn name(&self, number: usize) -> String {
-        self.members.get(number).map(|member| member.node.name().to_owned()).unwrap_or_default()
-    }
-
     fn too_few<Y, N>(&self, votes: &Votes<Y, N>) -> StoreError {
-        votes.too_few(|number| self.name(number))
+        votes
+            .too_few(|number| self.members.get(number).map_or_else(String::new, |member| member.node.name().to_owned()))
     }
 
     /// Whether the token owns the lock on a majority, when that is decided.
@@ -121,22 +110,48 @@ impl<S: Voter> Quorum<S> {
         }
     }
 
-    /// Collects the answers for `count` items until each item is decided. Returns the votes in the order of the items, and the
-    /// answers that are still under way.
+    /// Adds the answers to the votes on `all` items until it is decided for each whether the token owns its lock. Returns the answers that
+    /// are still under way.
     async fn decide<T, Y, N>(
         &self,
-        count: usize,
+        all: &mut [Votes<Y, N>],
         mut pending: Pending<Answers<T>>,
         vote: impl Fn(&mut Votes<Y, N>, usize, T),
-        verdict: impl Fn(&Votes<Y, N>) -> Verdict,
-    ) -> (Vec<Votes<Y, N>>, Pending<Answers<T>>) {
-        let mut all: Vec<Votes<Y, N>> = (0..count).map(|_| self.votes()).collect();
-        while all.iter().any(|votes| verdict(votes) == Verdict::Open)
+    ) -> Pending<Answers<T>> {
+        while all.iter().any(|votes| votes.owned() == Verdict::Open)
             && let Some((number, answers)) = pending.next().await
         {
-            record(&mut all, number, answers, &vote);
+            record(all, number, answers, &vote);
         }
-        (all, pending)
+        pending
+    }
+
+    /// Releases locks at all servers, each in a task of its own, which goes on when the caller gives up: until the server has answered or
+    /// failed. The keeper repeats what failed at a majority. Elsewhere the lease ends by itself, and the others can grant the lock.
+    async fn release_everywhere(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+        releases.iter().for_each(|release| self.grants.on_release(&release.token));
+        let alone = |release: &Release| Release { unused_fences: None, ..release.clone() };
+        let releases: Arc<[Release]> = releases.iter().map(alone).collect();
+        let pending = start_on(&*self.members, |member| {
+            let releases = Arc::clone(&releases);
+            // Boxed: the compiler makes all of tokio's code about a task again for each kind of task.
+            let released: BoxFuture<'static, Answers<Released>> = Box::pin(async move {
+                match &*releases {
+                    [one] => member.note_one(deadline, member.node.release_one(one, deadline).await),
+                    several => member.note(deadline, member.node.release(several, deadline).await),
+                }
+            });
+            let task = self.releases.spawn(released);
+            // A task fails only with its runtime.
+            async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
+        });
+        let mut all: Vec<Votes<(), ()>> = releases.iter().map(|_| self.votes()).collect();
+        let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
+            let side = if answer.ownership == Ownership::Owned { &mut votes.yes } else { &mut votes.no };
+            side.push((number, ()));
+        };
+        drop(self.decide(&mut all, pending, vote).await);
+        Ok(all.iter().map(|votes| Ok(Released { ownership: self.is_owned(votes)?.into(), again: None })).collect())
     }
 }
 
@@ -182,58 +197,33 @@ fn detach<T: Send + 'static>(pending: Pending<T>) {
 
 impl<S: Voter> Store for Quorum<S> {
     fn kind(&self) -> &'static StoreKind {
-        mutant!(ClaimedAfterYield => return &StoreKind { claims_overtake_waiters: false, ..KIND });
-        mutant!(UnansweredTryRepeated => return &StoreKind { withdraws_refused_tries: false, ..KIND });
         &KIND
     }
 
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
         let (asks, ask) = ([ask.clone()], ask.clone());
-        let pending = start_on(self.members.iter(), |member| {
+        let pending = start_on(&*self.members, |member| {
             let ask = Ask { fences: 0, wait: false, ..ask.clone() };
             async move { member.note_one(deadline, member.node.claim(&ask, deadline).await) }
         });
-        exactly_one(self.resolve_try(&asks, pending).await)
+        exactly_one(self.resolve(&asks, pending).await)
     }
 
     async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
-        let asks: Vec<Ask> = asks.iter().map(|ask| Ask { fences: 0, ..ask.clone() }).collect();
-        if asks.iter().all(|ask| ask.wait && ask.cause != Cause::Push) {
-            return self.queue(&asks, deadline).await;
-        }
-        let pending = asking::send_asks(self.members.iter(), &asks, deadline);
-        if asks.iter().all(|ask| ask.wait) {
-            return self.resolve_wait(&asks, Vec::new(), pending).await;
-        }
-        self.resolve_try(&asks, pending).await
+        let asks: Arc<[Ask]> = asks.iter().map(|ask| Ask { fences: 0, wait: false, ..ask.clone() }).collect();
+        let pending = start_on(&*self.members, |member| {
+            let asks = Arc::clone(&asks);
+            async move { member.note(deadline, member.node.ask(&asks, deadline).await) }
+        });
+        self.resolve(&asks, pending).await
     }
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        let alone = Release { unused_fences: None, again: None, ..release.clone() };
-        let pending = self.background.start(|member| {
-            let release = alone.clone();
-            async move { member.note_one(deadline, member.node.release_one(&release, deadline).await) }
-        });
-        let mut released = exactly_one(self.decide_releases(1, pending).await)?;
-        let deadline = deadline.counted_from(Moment::now());
-        // A task that comes late may find its ask taken over and its lease released. When no time is left it would send the ask, and not
-        // wait for the answer. Without an answer the caller asks again.
-        if let Some(ask) = Ask::along(release, deadline)
-            .filter(|_| released.ownership == Ownership::Owned && !deadline.span().is_zero())
-        {
-            released.again = exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await).ok();
-        }
-        Ok(released)
+        exactly_one(self.release_everywhere(std::slice::from_ref(release), deadline).await)
     }
 
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        let alone = |release: &Release| Release { unused_fences: None, again: None, ..release.clone() };
-        let releases: Arc<[Release]> = releases.iter().map(alone).collect();
-        let pending = self.background.start(|member| {
-            let releases = Arc::clone(&releases);
-            async move { member.note(deadline, member.node.release(&releases, deadline).await) }
-        });
-        self.decide_releases(releases.len(), pending).await
+        self.release_everywhere(releases, deadline).await
     }
 
     fn withdraw_behind(&self, release: &Release) {
@@ -242,29 +232,21 @@ impl<S: Voter> Store for Quorum<S> {
         }
     }
 
-    fn on_release_by_keeper(&self, release: &Release) {
-        if self.lagging.has(&release.token) {
-            self.withdraw_behind(release);
-        }
-    }
-
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         let renewals: Arc<[Renewal]> = renewals.into();
-        let pending = start_on(self.members.iter(), |member| {
+        let pending = start_on(&*self.members, |member| {
             let renewals = Arc::clone(&renewals);
             async move { member.note(deadline, member.node.renew(&renewals, deadline).await) }
         });
         let vote = |votes: &mut Votes<Deadline, ()>, number, answer| match answer {
             Renewed::Until(until) => votes.yes.push((number, until)),
-            Renewed::NotOwned | Renewed::Forced | Renewed::Partial => votes.no.push((number, ())),
+            Renewed::NotOwned | Renewed::Forced => votes.no.push((number, ())),
         };
-        let (all, rest) = self.decide(renewals.len(), pending, vote, Votes::owned).await;
-        detach(rest);
-        let outcome = |votes: &Votes<Deadline, ()>| match votes.owned() {
-            Verdict::Yes => Ok(Renewed::Until(votes.until(|until| *until))),
-            Verdict::No if votes.no.len() == self.members.len() => Ok(Renewed::NotOwned),
-            Verdict::No => Ok(Renewed::Partial),
-            Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
+        let mut all: Vec<_> = renewals.iter().map(|_| self.votes()).collect();
+        detach(self.decide(&mut all, pending, vote).await);
+        self.tell_of_others(&renewals);
+        let outcome = |votes: &Votes<Deadline, ()>| {
+            Ok(if self.is_owned(votes)? { Renewed::Until(votes.until(|until| *until)) } else { Renewed::NotOwned })
         };
         Ok(all.iter().map(outcome).collect())
     }
@@ -297,13 +279,7 @@ impl<S: Voter> Store for Quorum<S> {
     }
 
     async fn heartbeat(&self, deadline: Deadline) {
-        self.probe_all(deadline).await;
-        if self.down().is_some()
-            && let Some(relay) = self.relay.get()
-        {
-            // A process that waits in the queue of one server does not notice that the other servers are gone.
-            relay.on_interruption(&|_| true);
-        }
+        health::probe(&self.members, deadline).await;
     }
 
     async fn connect_again(&self, deadline: Deadline) {
@@ -320,19 +296,12 @@ impl<S: Voter> Store for Quorum<S> {
     fn connection(&self, key: &str) -> Connection {
         let connections = || self.members.iter().map(|member| member.node.connection(key));
         Connection {
-            round_trip: self.round_trip(),
+            // A draw takes two: a number that was drawn is raised on the other servers.
+            round_trip: self.round_trip() * 2,
             is_cut_off: connections().all(|connection| connection.is_cut_off),
             hears: true,
             has_alarms: connections().any(|connection| connection.has_alarms),
         }
-    }
-
-    fn probe_reader(&self) -> bool {
-        self.members.iter().filter(|member| member.node.probe_reader()).count() > 0
-    }
-
-    fn reconnect_reader(&self, key: &str) {
-        self.members.iter().for_each(|member| member.node.reconnect_reader(key));
     }
 
     fn is_connected(&self) -> bool {
@@ -340,49 +309,56 @@ impl<S: Voter> Store for Quorum<S> {
     }
 
     fn begin_to_connect(&self) {
-        for member in &*self.members {
-            member.node.begin_to_connect();
-        }
+        self.members.iter().for_each(|member| member.node.begin_to_connect());
     }
 
+    /// Since when there is no majority: since the last server that would have made one is away.
     fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
-        self.outage_of_majority(key)
+        let mut votes: Votes<(), ()> = self.votes();
+        let mut away = Vec::new();
+        for member in &*self.members {
+            if let Some((since, error)) = member.node.outage(key) {
+                away.push(since);
+                votes.failed.push((member.number, error));
+            }
+        }
+        away.sort_unstable_by(|one, other| other.cmp(one));
+        // So many servers away leave no majority.
+        let too_many = self.members.len() - self.majority() + 1;
+        away.get(too_many - 1).map(|since| (*since, self.too_few(&votes)))
     }
 
     async fn wait_for_releases(&self) {
-        self.background.wait().await;
+        self.releases.close();
+        self.releases.wait().await;
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
-        // The engine of the quorum attaches itself once.
-        let relay = self.relay.get_or_init(|| Arc::new(Relay::new(events)));
         for member in &*self.members {
-            let relay: Weak<Relay> = Arc::downgrade(relay);
-            member.node.attach(process, relay);
+            member.node.attach(process, Weak::clone(&events));
         }
+        // A manager attaches itself once.
+        let _ = self.events.set(events);
     }
 
     fn server_name(&self, _key: &str) -> String {
-        let names: Vec<_> = self.members.iter().map(|member| member.node.name()).collect();
-        names.join(", ")
+        self.members.iter().map(|member| member.node.name()).collect::<Vec<_>>().join(", ")
     }
 }
 
 impl<S: Voter> Quorum<S> {
-    /// Whether a majority owned each lock until its release.
-    async fn decide_releases(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
-        let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
-            let side = if answer.ownership == Ownership::Owned { &mut votes.yes } else { &mut votes.no };
-            side.push((number, ()));
-        };
-        let (all, _) = self.decide(count, pending, vote, Votes::owned).await;
-        Ok(all.iter().map(|votes| Ok(Released { ownership: self.is_owned(votes)?.into(), again: None })).collect())
+    /// Tells the manager that others wait for what it has had for long. No server knows whether they do.
+    fn tell_of_others(&self, renewals: &[Renewal]) {
+        mutant!(StreakUntold => return);
+        let is_long = |renewal: &&Renewal| self.grants.has_been_owned_for(&renewal.token, OTHERS_WAIT_AFTER);
+        if let Some(events) = self.events.get().and_then(Weak::upgrade) {
+            renewals.iter().filter(is_long).for_each(|renewal| events.on_contention(&renewal.key));
+        }
     }
 }
 
 impl<S: Voter> fmt::Debug for Quorum<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.members.iter().map(|member| member.node.name()).collect();
-        f.debug_tuple("Quorum").field(&names).finish()
+        f.debug_tuple("Quorum").field(&self.server_name("")).finish()
     }
 }

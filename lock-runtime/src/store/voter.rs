@@ -1,9 +1,8 @@
 //! [`Voter`]: what a quorum needs of one of its servers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answers, Store, StoreError};
+use super::{Store, StoreError};
 use crate::BackendError;
 use crate::clock::Deadline;
 use crate::token::Token;
@@ -24,9 +23,6 @@ pub(crate) trait Voter: Store + Send + Sync + 'static {
 
     /// Marks the server as being in service from now on. The mark of another process stays, unless this process is eligible.
     fn mark_in_service(&self, deadline: Deadline) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// The owners of these locks; a failure when the server may not vote.
-    fn owners(&self, keys: &[Arc<str>], deadline: Deadline) -> impl Future<Output = Answers<Option<Token>>> + Send;
 
     /// From now on the server draws only fencing tokens greater than `fence`; `false` when the token does not own the lock.
     fn raise(

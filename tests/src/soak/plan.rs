@@ -188,7 +188,7 @@ impl Plan {
             answer: if L::TELLS { Duration::from_millis(500) } else { Duration::ZERO },
             forgetful: self.forgetful,
             tells: L::TELLS,
-            queues: L::QUEUES,
+            queues: L::QUEUES && self.place != Place::Quorum,
             splits: self.place == Place::Quorum,
             linger: if L::TELLS && self.place != Place::Quorum { LINGER } else { Duration::ZERO },
         }

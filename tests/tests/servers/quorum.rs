@@ -11,9 +11,10 @@ use lock_runtime::{LockGuard, LockManager};
 use tests::quorum::Servers;
 
 const LONG: Duration = Duration::from_secs(20);
-/// Far less than a command to a server that is stopped takes, which is half a second, or the wait for a push that does not
-/// come, which is a second.
-const QUICK: Duration = Duration::from_millis(300);
+/// Less than a command to a server that is stopped takes, which is half a second, and more than the pause of one who polls.
+const QUICK: Duration = Duration::from_millis(400);
+/// Whoever waits has asked the servers by now, most likely.
+const POLLED: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(900);
 /// The longest that the remains of an acquire block others.
 const ORPHAN: Duration = Duration::from_secs(3);

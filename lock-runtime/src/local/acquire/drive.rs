@@ -299,8 +299,9 @@ async fn send(
         }
         Step::Confirm(renewal) => {
             let answers = store.renew(std::slice::from_ref(renewal), deadline).await;
-            let told = exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome));
-            told.inspect_err(|error| turn.on_failed_confirmation(error))
+            exactly_one(answers)
+                .map(|outcome| turn.on_confirm_answer(outcome))
+                .inspect_err(|_| turn.on_failed_confirmation())
         }
         Step::Draw(token, count) => {
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;

@@ -46,8 +46,7 @@ impl Env for Slot {
     }
 
     fn distance(&self) -> Duration {
-        let store = self.core.store();
-        store.connection(&self.key).round_trip * store.kind().round_trips_of_a_verb
+        self.core.store().connection(&self.key).round_trip
     }
 
     fn keepers_connection(&self) -> Connection {

@@ -78,7 +78,7 @@ impl Core {
 
     /// Releases a lease that lingered, over the keeper's connection.
     pub(crate) fn release_lingered(&self, slot: &Arc<Slot>, release: Release) {
-        self.release_by_keeper(release);
+        self.release_later(release);
         self.table().forget_if_unused(slot);
     }
 

@@ -11,7 +11,7 @@ use crate::clock::Deadline;
 use crate::lock::ReleaseDone;
 use crate::mutants::{Mutant, Seeded};
 use crate::share::Share;
-use crate::store::{Answer, Ask, Cause, Events as _, Pushed, Release, Store as _, exactly_one};
+use crate::store::{Answer, Ask, Events as _, Pushed, Release, Store as _, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -25,7 +25,7 @@ fn ask(token: &Token, share: Option<Share>) -> Ask {
         replaces: None,
         fences: 0,
         give_up: Deadline::after(CLAIM),
-        cause: Cause::Task,
+        repeats: false,
     }
 }
 
@@ -51,8 +51,8 @@ async fn a_stray_grant_is_released_as_the_lease_that_it_is() {
             let _seeded = Seeded::begin(bug);
             let (locks, beside, token) = granted_to_nobody(share).await;
             let (claim, store_micros) = (Duration::from_secs(2), 0);
-            let (node, contended, unconfirmed, partial) = (None, false, false, false);
-            locks.core().on_grant("p:k", &Pushed { token, claim, store_micros, contended, node, unconfirmed, partial });
+            let (node, contended, unconfirmed) = (None, false, false);
+            locks.core().on_grant("p:k", &Pushed { token, claim, store_micros, contended, node, unconfirmed });
             let is_free = beside.lock("p", "k").try_acquire().await.unwrap().is_some();
             let is_released = match bug {
                 None => true,

@@ -12,15 +12,7 @@ fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_releas
     let token = Token::foreign("t");
     let mut pending = PendingAsk::sent_along(token.clone(), None, CLAIM, Moment::now());
     let claim = CLAIM;
-    pending.on_push(&Pushed {
-        token,
-        claim,
-        store_micros: 0,
-        contended: false,
-        node: None,
-        unconfirmed: false,
-        partial: false,
-    });
+    pending.on_push(&Pushed { token, claim, store_micros: 0, contended: false, node: None, unconfirmed: false });
     let env = Plain::new();
     let grant = pending.take_grant(&env).unwrap();
     assert!(Lease::new(&pending, &grant, &env).release(&env).queued);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{Late, Offer};
 use crate::attendance::patience_with;
 use crate::clock::{Deadline, Moment};
-use crate::lock::pending_ask::PendingAsk;
 use crate::lock::readers::Joined;
 use crate::lock::request::ResolvedRequest;
 use crate::lock::{Effects, Env, Lock, Standing};
@@ -52,28 +51,16 @@ impl Lock {
         let released = self.has_contention(now) || is_idle;
         let kept_for = UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE);
         self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
-        let granted = if released { self.take_granted(env) } else { None };
-        if granted.is_some() {
+        let release = if released { self.take_granted(env) } else { None };
+        if release.is_some() {
             self.offers.idle = None;
         }
-        // To withdraw a try does not begin that time anew: most likely nobody else has the lock now.
-        let release = granted.or_else(|| self.take_unanswered_try(env));
-        mutant!(TryStartsPatienceAnew => if release.is_some() { self.offers.idle = None });
         self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if self.offers.is_for_all(is_idle) {
             self.offer_to_all(now, out);
         }
         out.wakes = true;
         Some((id, release))
-    }
-
-    /// Takes a try whose task is late, to withdraw it, where the store may do so itself later.
-    fn take_unanswered_try(&mut self, env: &dyn Env) -> Option<Release> {
-        let is_to_be_withdrawn =
-            |pending: &mut PendingAsk| pending.is_unanswered_try() && env.kind().withdraws_refused_tries;
-        let pending = self.standing.take_pending_if(is_to_be_withdrawn)?;
-        mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(env)));
-        Some(pending.withdrawal(env))
     }
 
     /// Takes in that the late task `id` is polled at last.

@@ -11,8 +11,6 @@ use crate::protocol::{Grant, Pushed};
 #[derive(Debug)]
 pub(super) enum Granted {
     No,
-    /// A part of a grant was pushed after the last command.
-    InPart,
     /// A grant was pushed. An answered ask must date it, and that answer may be read only after the push.
     Pushed(Pushed),
     /// An answer granted the lock.
@@ -24,16 +22,9 @@ impl PendingAsk {
     pub(crate) fn on_push(&mut self, pushed: &Pushed) {
         self.was_pushed = true;
         self.forget_denial();
-        self.note_queue_behind(pushed);
         let claim = self.believable(pushed.claim);
-        mutant!(PartIsWhole => {
-            self.grant = Granted::Pushed(Pushed { claim, ..pushed.clone() });
-            return;
-        });
         self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
             whole @ Granted::Whole(_) => whole,
-            Granted::No | Granted::InPart if pushed.partial => Granted::InPart,
-            before if pushed.partial => before,
             _ => Granted::Pushed(Pushed { claim, ..pushed.clone() }),
         };
     }
@@ -42,13 +33,6 @@ impl PendingAsk {
     fn believable(&self, claim: Duration) -> Duration {
         mutant!(PushedClaimBelieved => return claim);
         claim.min(self.claim)
-    }
-
-    /// Notes that another process waits behind the part of a lock that one server granted. The other servers may have no queue,
-    /// and a majority of them may answer first.
-    fn note_queue_behind(&mut self, pushed: &Pushed) {
-        mutant!(QueueBehindPartForgotten => return);
-        self.contended |= pushed.partial && pushed.contended;
     }
 
     pub(crate) fn is_granted(&self) -> bool {
@@ -98,7 +82,7 @@ impl PendingAsk {
         match &self.grant {
             Granted::Whole(grant) => grant.contended || self.contended,
             Granted::Pushed(pushed) => pushed.contended || self.contended,
-            Granted::No | Granted::InPart => false,
+            Granted::No => false,
         }
     }
 }

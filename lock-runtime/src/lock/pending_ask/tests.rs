@@ -23,27 +23,14 @@ fn refuse(pending: &mut PendingAsk, busy: Busy) {
 fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
     let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT, node: None });
     let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
-    Busy { owner, frees_in, endless: false, anchor, pause: Duration::ZERO, yields: false }
-}
-
-#[test]
-fn a_try_that_is_still_to_be_answered_is_told_from_an_ask_that_waits() {
-    let mut pending = pending();
-    assert!(!pending.is_unanswered_try());
-    for (is_try, answered) in [(true, false), (false, false), (true, true)] {
-        pending.note_sent(Moment::now(), 0, false, !is_try);
-        if answered {
-            refuse(&mut pending, busy("x", 1, 9));
-        }
-        assert_eq!(pending.is_unanswered_try(), is_try && !answered);
-    }
+    Busy { owner, frees_in, endless: false, anchor, pause: Duration::ZERO, stands: false }
 }
 
 #[test]
 fn an_answer_that_is_read_after_its_connection_broke_is_not_the_last_word() {
     for is_interrupted in [false, true] {
         let mut pending = pending();
-        pending.note_sent(Moment::now(), 0, false, true);
+        pending.note_sent(Moment::now(), 0, true);
         if is_interrupted {
             pending.on_interruption();
         }
@@ -54,7 +41,7 @@ fn an_answer_that_is_read_after_its_connection_broke_is_not_the_last_word() {
             !is_interrupted,
             "the task asks again, and so finds out whether the server is there"
         );
-        pending.note_sent(Moment::now(), 0, false, true);
+        pending.note_sent(Moment::now(), 0, true);
         refuse(&mut pending, busy("x", 2, 9000));
         assert!(pending.only_waits());
     }
@@ -65,15 +52,7 @@ fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock()
     for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
         let mut pending = pending();
         let (token, claim) = (pending.token.clone(), CLAIM);
-        pending.on_push(&Pushed {
-            token,
-            claim,
-            store_micros: 100,
-            contended: false,
-            node: None,
-            unconfirmed: false,
-            partial: false,
-        });
+        pending.on_push(&Pushed { token, claim, store_micros: 100, contended: false, node: None, unconfirmed: false });
         refuse(&mut pending, busy("x", asked_at, 9));
         assert_eq!(pending.is_granted(), is_granted, "{asked_at}");
     }
@@ -101,21 +80,6 @@ fn an_ask_that_came_just_before_the_end_of_a_lease_is_repeated_at_that_end() {
     }
 }
 
-#[test]
-fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
-    let mut pending = pending();
-    refuse(&mut pending, busy("x", 1, 9));
-    assert!(!pending.must_yield());
-    refuse(&mut pending, Busy { yields: true, ..busy("x", 1, 9) });
-    assert!(pending.must_yield() && pending.may_stand());
-    pending.note_sent(Moment::now(), 0, false, true);
-    assert!(!pending.must_yield(), "an answer is on its way");
-    pending.on_unsent();
-    pending.restart(Token::foreign("u"));
-    assert!(!pending.must_yield() && !pending.may_stand() && pending.token == Token::foreign("u"));
-    assert!(pending.busy().is_some_and(|busy| busy.owner == Token::foreign("x")));
-}
-
 /// Its grant was taken before it was read: what stands at the lock is its own mark, which a waiter would wait for.
 #[test]
 fn an_ask_whose_grant_was_taken_by_force_is_begun_anew() {
@@ -125,7 +89,7 @@ fn an_ask_whose_grant_was_taken_by_force_is_begun_anew() {
         for waits in [true, false] {
             let (_seeded, mut pending) = (Seeded::begin(bug), PendingAsk { waits, ..pending() });
             refuse(&mut pending, busy(owner, 1, 9));
-            assert_eq!(pending.must_yield(), is_begun_anew, "{owner}, {bug:?}");
+            assert_eq!(pending.must_restart(), is_begun_anew, "{owner}, {bug:?}");
             assert_eq!(pending.may_stand(), waits || is_begun_anew, "{owner}, {bug:?}: it is withdrawn");
         }
     }
@@ -191,7 +155,6 @@ fn a_denial_is_forgotten_with_the_next_answer_the_next_push_and_the_next_token()
             contended: false,
             node: None,
             unconfirmed: false,
-            partial: false,
         });
         restarted.restart(Token::foreign("u"));
         assert_eq!(answered.take_denial().is_some(), is_told, "{bug:?}");

@@ -23,22 +23,6 @@ fn a_task_that_is_refused_waits_in_the_queue_of_the_store() {
     assert!(stage.lock.is_queued() && matches!(stage.step(id, &request()), Step::Wait(_)));
 }
 
-/// Rule L3. A store of several servers may still be withdrawing what one of them granted.
-#[test]
-fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
-    for (bug, wait, is_kept) in
-        [(None, false, false), (None, true, true), (Some(Mutant::RefusedTokenKept), false, true)]
-    {
-        let _seeded = Seeded::begin(bug);
-        let (mut stage, request) = (Stage::new(), if wait { request() } else { single_try() });
-        let id = stage.enter_first(&request);
-        let ask = stage.ask(id, &request);
-        stage.refuse(&ask);
-        let is_same = stage.lock.pending().is_some_and(|pending| pending.token == ask.token);
-        assert_eq!(is_same, is_kept, "{bug:?}");
-    }
-}
-
 #[test]
 fn an_answer_of_a_lease_that_is_here_already_changes_it_no_more_than_by_who_waits() {
     let mut stage = Stage::new();

@@ -111,7 +111,7 @@ fn a_renewal_for_one_hold_does_not_confirm_the_longer_lease_of_the_next() {
 fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_verified() {
     for (refusal, bug, is_lost) in [
         (Renewed::NotOwned, None, false),
-        (Renewed::Partial, None, false),
+        (Renewed::Forced, None, false),
         (Renewed::NotOwned, Some(Mutant::LateRefusalCounts), true),
     ] {
         let _seeded = Seeded::begin(bug);

@@ -196,7 +196,7 @@ impl Shared {
     ) {
         // Rule 7: the message and the end of the lease count from one reading of the clock.
         let (contended, store_micros) = (self.waits(key), self.micros());
-        let pushed = Pushed { token, claim, store_micros, contended, node: None, unconfirmed: false, partial: false };
+        let pushed = Pushed { token, claim, store_micros, contended, node: None, unconfirmed: false };
         pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
     }
 
@@ -245,7 +245,7 @@ impl Shared {
             endless: false,
             anchor: Some(Anchor { sent: now, store_micros: self.micros(), drift: Drift::DEFAULT, node: None }),
             pause: Duration::ZERO,
-            yields: false,
+            stands: false,
         }
     }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
-
-use super::votes::{Verdict, Votes};
+use super::votes::Votes;
 use super::{Quorum, detach, start_on};
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
@@ -29,10 +27,9 @@ impl<S: Voter> Quorum<S> {
             Some(first) => votes.yes.push((number, first)),
             None => votes.no.push((number, ())),
         };
-        let (drawn, rest) = self.decide(1, drawing, vote, Votes::owned).await;
-        detach(rest);
-        let Some(drawn) = drawn.first() else { return Err(StoreError::no_answer()) };
-        if !self.is_owned(drawn)? {
+        let mut drawn = self.votes();
+        detach(self.decide(std::slice::from_mut(&mut drawn), drawing, vote).await);
+        if !self.is_owned(&drawn)? {
             return Ok(None);
         }
         let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
@@ -54,22 +51,17 @@ impl<S: Voter> Quorum<S> {
         deadline: Deadline,
     ) -> Result<bool, StoreError> {
         let others = self.members.iter().filter(|member| !have_it.contains(&member.number));
-        let mut raising = start_on(others, |member| {
+        let raising = start_on(others, |member| {
             let (key, token) = (Arc::clone(key), token.clone());
-            async move { member.note(deadline, member.node.raise(&key, &token, last, deadline).await) }
+            async move { member.note_one(deadline, member.node.raise(&key, &token, last, deadline).await) }
         });
         let mut raised: Votes<(), ()> = self.votes();
         raised.yes = have_it.into_iter().map(|number| (number, ())).collect();
-        while raised.owned() == Verdict::Open
-            && let Some((number, outcome)) = raising.next().await
-        {
-            match outcome {
-                Ok(true) => raised.yes.push((number, ())),
-                Ok(false) => raised.no.push((number, ())),
-                Err(error) => raised.failed.push((number, error)),
-            }
-        }
-        detach(raising);
+        let vote = |votes: &mut Votes<(), ()>, number, is_owned| {
+            let side = if is_owned { &mut votes.yes } else { &mut votes.no };
+            side.push((number, ()));
+        };
+        detach(self.decide(std::slice::from_mut(&mut raised), raising, vote).await);
         self.is_owned(&raised)
     }
 }

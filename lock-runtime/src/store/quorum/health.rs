@@ -49,30 +49,19 @@ impl<S: Voter> Quorum<S> {
     /// Connects to a majority, and to the others in the background.
     pub(crate) async fn connect(&self, deadline: Deadline) -> Result<(), StoreError> {
         for _ in 0..TRIES {
-            let found = self.probe_all(deadline.counted_from(Moment::now())).await;
-            let mut votes: Votes<(), ()> = self.votes();
-            for (number, eligibility) in &found {
-                match eligibility {
-                    Ok(_) => votes.yes.push((*number, ())),
-                    Err(error) => votes.failed.push((*number, error.clone())),
-                }
-            }
-            for member in &*self.members {
-                if votes.lacks(member.number) {
-                    let silence = || member.node.unanswered("", deadline.span());
-                    votes.failed.push((member.number, member.failure().unwrap_or_else(silence)));
-                }
+            let mut found = probe(&self.members, deadline.counted_from(Moment::now())).await;
+            for member in self.members.iter().filter(|member| found.lacks(member.number)).collect::<Vec<_>>() {
+                let silence = || member.node.unanswered("", deadline.span());
+                found.failed.push((member.number, member.failure().unwrap_or_else(silence)));
             }
             if let Some((one, other)) = self.one_named_twice() {
                 let problem = format!("{one} and {other} are the same server, which would have two votes");
                 return Err(StoreError::never(BackendError::new(problem)));
             }
-            if votes.yes.len() < self.majority() {
-                return Err(self.too_few(&votes));
+            if found.yes.len() < self.majority() {
+                return Err(self.too_few(&found));
             }
-            let voters =
-                found.iter().filter(|(_, eligibility)| eligibility.as_ref().is_ok_and(|found| found.vote().is_ok()));
-            if voters.count() >= self.majority() {
+            if found.yes.iter().filter(|(_, eligibility)| eligibility.vote().is_ok()).count() >= self.majority() {
                 return Ok(());
             }
             sleep(PROBE_AGAIN_AFTER).await;
@@ -93,71 +82,40 @@ impl<S: Voter> Quorum<S> {
     pub(super) fn probe_failed_servers(&self) {
         if self.members.iter().any(|member| member.failure().is_some()) && self.health.is_due() {
             let members = Arc::clone(&self.members);
-            tokio::spawn(async move { probe_members(&members, Deadline::after(INTERVAL * 4)).await });
+            tokio::spawn(async move { probe(&members, Deadline::after(INTERVAL * 4)).await });
         }
-    }
-
-    pub(super) async fn probe_all(&self, deadline: Deadline) -> Vec<(usize, Result<Eligibility, StoreError>)> {
-        probe_members(&self.members, deadline).await
     }
 }
 
-/// Probes all servers. Returns when a majority has answered and the others had a moment more.
-async fn probe_members<S: Voter>(
-    members: &Arc<[Arc<Member<S>>]>,
-    deadline: Deadline,
-) -> Vec<(usize, Result<Eligibility, StoreError>)> {
-    let mut looking = start_on(members.iter(), |member| {
+/// What the servers that answer say of their votes.
+type Found = Votes<Eligibility, ()>;
+
+/// Probes all servers, and marks those that are to be marked. Returns when a majority has answered and the others had a moment more.
+pub(super) async fn probe<S: Voter>(members: &[Arc<Member<S>>], deadline: Deadline) -> Found {
+    let mut looking = start_on(members, |member| {
         // A task: it connects even when nobody waits for it any more.
         let looking = tokio::spawn(async move {
             let found = member.node.probe(deadline).await;
-            // What a server says of its vote is noted below, when it is known whether all of them are new.
-            if found.is_err() { member.note(deadline, found) } else { found }
+            // A server without a vote fails by its answer to the next ask. By then it may be marked.
+            if matches!(found, Ok(Eligibility::InService) | Err(_)) { member.note(deadline, found) } else { found }
         });
         async move { looking.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
     });
-    let mut found = Vec::new();
-    let (mut reached, mut last) = (0, LAST_SERVERS_WAIT);
+    let mut found = Found::new(members.len());
+    let mut last = LAST_SERVERS_WAIT;
     loop {
-        let limit = if reached >= majority(members.len()) { last } else { deadline.remaining() };
-        match timeout(limit, looking.next()).await {
-            Ok(Some((number, eligibility))) => {
-                reached += usize::from(eligibility.is_ok());
-                if reached == majority(members.len()) {
-                    last = LAST_SERVERS_WAIT.max(deadline.start().elapsed());
-                }
-                found.push((number, eligibility));
-            }
-            Ok(None) => break,
-            Err(_) => {
-                let members = Arc::clone(members);
-                tokio::spawn(async move {
-                    while let Some(found) = looking.next().await {
-                        note_vote(&members, &found, deadline);
-                    }
-                });
-                break;
-            }
+        let limit = if found.yes.len() >= found.majority() { last } else { deadline.remaining() };
+        let Ok(Some((number, eligibility))) = timeout(limit, looking.next()).await else { break };
+        match eligibility {
+            Ok(eligibility) => found.yes.push((number, eligibility)),
+            Err(error) => found.failed.push((number, error)),
+        }
+        if found.yes.len() == found.majority() {
+            last = LAST_SERVERS_WAIT.max(deadline.start().elapsed());
         }
     }
     mark_eligible(members, &mut found, deadline.counted_from(Moment::now())).await;
-    for found in &found {
-        note_vote(members, found, deadline);
-    }
     found
-}
-
-/// Notes what a probe has found: whether the server answers, and whether it may vote.
-fn note_vote<S: Voter>(
-    members: &[Arc<Member<S>>],
-    (number, found): &(usize, Result<Eligibility, StoreError>),
-    deadline: Deadline,
-) {
-    if let Some(member) = members.get(*number)
-        && let Ok(eligibility) = member.note(deadline, found.clone())
-    {
-        let _ = member.note(deadline, eligibility.vote());
-    }
 }
 
 /// Whether a server is to be marked as being in service, when all servers are new or not (rule Q4).
@@ -171,26 +129,20 @@ fn is_to_be_marked(eligibility: Eligibility, are_new: bool) -> bool {
 }
 
 /// Marks servers as being in service: all of them when all are new, otherwise those that are eligible.
-async fn mark_eligible<S: Voter>(
-    members: &Arc<[Arc<Member<S>>]>,
-    found: &mut [(usize, Result<Eligibility, StoreError>)],
-    deadline: Deadline,
-) {
-    let is_reached = found.len() == members.len() && found.iter().all(|(_, eligibility)| eligibility.is_ok());
-    let is_new = |eligibility: &Eligibility| {
+async fn mark_eligible<S: Voter>(members: &[Arc<Member<S>>], found: &mut Found, deadline: Deadline) {
+    let is_new = |(_, eligibility): &(usize, Eligibility)| {
         matches!(eligibility, Eligibility::Eligible { is_marked: false } | Eligibility::Unmarked(_))
     };
-    let are_new = is_reached && found.iter().all(|(_, eligibility)| eligibility.as_ref().is_ok_and(is_new));
-    let marking = found.iter_mut().filter_map(|(number, eligibility)| {
-        let member = members.get(*number)?;
-        is_to_be_marked(*eligibility.as_ref().ok()?, are_new).then_some((member, eligibility))
-    });
+    let are_new = found.yes.len() == members.len() && found.yes.iter().all(is_new);
+    let to_mark = found.yes.iter_mut().filter(|(_, eligibility)| is_to_be_marked(*eligibility, are_new));
+    let marking = to_mark.filter_map(|(number, eligibility)| Some((members.get(*number)?, eligibility)));
     join_all(marking.map(|(member, eligibility)| async move {
-        if let Err(error) = member.node.mark_in_service(deadline).await {
-            *eligibility = Err(error);
-            return;
+        // What fails here is tried again by the next probe.
+        if member.node.mark_in_service(deadline).await.is_ok()
+            && let Ok(marked) = member.note(deadline, member.node.probe(deadline.counted_from(Moment::now())).await)
+        {
+            *eligibility = marked;
         }
-        *eligibility = member.node.probe(deadline.counted_from(Moment::now())).await;
     }))
     .await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Deadline, Moment};
+use crate::clock::Deadline;
 use crate::mutex::Mutex;
 use crate::observe;
 use crate::store::voter::Voter;
@@ -15,20 +15,12 @@ pub(super) struct Member<S> {
     pub(super) node: S,
     /// The server's place in the order that all managers share.
     pub(super) number: usize,
-    failed: Mutex<Option<Failed>>,
-}
-
-/// The last failure of a server that has not answered since.
-#[derive(Clone, Debug)]
-struct Failed {
-    at: Moment,
-    error: Option<StoreError>,
+    /// The failure of a server that has not answered since.
+    failed: Mutex<Option<StoreError>>,
 }
 
 /// A verb with less time than this, or than two round trips, says nothing about the server when it fails for lack of time.
 const CUT_SHORT: Duration = Duration::from_millis(50);
-/// A server that was only slow is a first choice again after this time.
-const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl<S: Voter> Member<S> {
     pub(super) fn new(number: usize, node: S) -> Arc<Self> {
@@ -43,12 +35,7 @@ impl<S: Voter> Member<S> {
         {
             return outcome;
         }
-        let mut failed = self.failed.lock();
-        let is_news = failed.as_ref().is_none_or(|failed| failed.error.is_none());
-        if error.is_some() || failed.is_some() {
-            *failed = error.clone().map(|error| Failed { at: Moment::now(), error: Some(error) });
-        }
-        drop(failed);
+        let is_news = std::mem::replace(&mut *self.failed.lock(), error.clone()).is_none();
         // The other servers may be enough, and then no caller learns of this failure.
         if let Some(error) = error.filter(|_| is_news) {
             observe::member_failed(self.node.name(), &error.problem);
@@ -61,18 +48,8 @@ impl<S: Voter> Member<S> {
         self.note(deadline, outcome).map(|answer| vec![Ok(answer)])
     }
 
-    /// Notes that the server takes longer than the others.
-    pub(super) fn mark_slow(&self) {
-        self.failed.lock().get_or_insert_with(|| Failed { at: Moment::now(), error: None });
-    }
-
     /// The failure of a server that does not answer.
     pub(super) fn failure(&self) -> Option<StoreError> {
-        self.failed.lock().as_ref()?.error.clone()
-    }
-
-    /// Whether others should be asked first.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.failed.lock().as_ref().is_some_and(|failed| failed.error.is_some() || failed.at.elapsed() < SLOW_FOR)
+        self.failed.lock().clone()
     }
 }

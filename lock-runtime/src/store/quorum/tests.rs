@@ -6,9 +6,8 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::without_drift;
-use crate::mutants::{Mutant, Seeded};
 use crate::store::voter::Eligibility;
-use crate::store::{Answer, Ask, Cause, Reach, Renewed, Retry, Store, StoreError, exactly_one};
+use crate::store::{Answer, Reach, Renewed, Retry, Store, StoreError};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -16,7 +15,7 @@ mod away;
 mod restarts;
 mod world;
 
-use world::{COMMAND, KEY, Mode, PATIENCE, World, ask, by};
+use world::{COMMAND, KEY, Mode, PATIENCE, World, by};
 
 fn is_granted(answer: &Result<Answer, StoreError>) -> bool {
     matches!(answer, Ok(Answer::Granted(_)))
@@ -94,21 +93,6 @@ async fn a_grant_lasts_as_long_as_a_majority_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_refused_claim_was_granted_is_taken_back_also_late() {
-    for mode in [Mode::Up, Mode::Late(Duration::from_millis(300)), Mode::Mute] {
-        let world = World::of(3);
-        world.give(0, "x").await;
-        world.give(1, "x").await;
-        world.set(2, mode);
-        assert!(is_busy(&world.claim("t").await));
-        sleep(COMMAND + Duration::from_millis(10)).await;
-        world.set(2, Mode::Up);
-        sleep(2 * COMMAND).await;
-        assert_eq!(world.owners(), [Some("x".to_owned()), Some("x".to_owned()), None], "{mode:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_server_that_is_slow_is_not_waited_for_to_be_refused() {
     let world = World::of(3);
     world.give(1, "x").await;
@@ -117,130 +101,58 @@ async fn a_server_that_is_slow_is_not_waited_for_to_be_refused() {
         let start = Instant::now();
         assert!(is_busy(&world.claim("t").await));
         assert!(start.elapsed() <= longest + Duration::from_millis(1), "{:?}", start.elapsed());
-        sleep(Duration::from_millis(1)).await;
+        // By then it has failed.
+        sleep(COMMAND).await;
     }
 }
 
+/// Whoever is refused by all servers has nothing to withdraw, and asks under the same token again.
 #[tokio::test(start_paused = true)]
-async fn one_waits_in_the_queue_of_the_first_server_that_answers_and_nowhere_else() {
-    let world = World::of(5);
-    assert!(is_granted(&world.claim("x").await));
-    assert!(is_busy(&world.wait("t").await));
-    assert_eq!(world.queues(), [1, 0, 0, 0, 0]);
-    world.set(0, Mode::Silent);
-    let start = Instant::now();
-    assert!(is_busy(&world.wait("t").await));
-    assert!(start.elapsed() <= PATIENCE + Duration::from_millis(1), "{:?}", start.elapsed());
-    assert_eq!(world.queues(), [1, 1, 0, 0, 0]);
-    let start = Instant::now();
-    assert!(is_busy(&world.wait("t").await));
-    assert!(start.elapsed().is_zero(), "who was slow is asked last for a second");
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_has_part_of_a_lock_yields_to_the_owner_of_the_first_server() {
-    let one = World::of(5);
-    let two = one.other();
-    // Each manager believes that another server is the first.
-    one.set(4, Mode::Refuses);
-    one.give(0, "a").await;
-    one.give(2, "a").await;
-    one.give(1, "b").await;
-    one.give(3, "b").await;
-    let pushed = |token| Ask { cause: Cause::Push, ..ask(token) };
-    let Ok(Answer::Busy(first)) = one_answer(&one, &pushed("a")).await else { panic!("it has part of it") };
-    assert!(!first.yields && first.frees_in.is_some_and(|soon| soon < Duration::from_millis(50)));
-    let Ok(Answer::Busy(second)) = one_answer(&two, &pushed("b")).await else { panic!("it has part of it") };
-    assert!(second.yields);
-    // It withdraws, as `yields` says; the other token waits in those queues.
-    assert!(two.release("b").await.is_err(), "four of five can't tell");
-    assert!(is_granted(&one_answer(&one, &pushed("a")).await));
-}
-
-/// A majority may refuse before the first server has answered. Whoever does not wait for it keeps its part from the owner of the
-/// first server.
-#[tokio::test(start_paused = true)]
-async fn who_yields_is_not_decided_before_the_first_server_has_answered() {
-    for (bug, yields) in [(None, true), (Some(Mutant::SplitDecidedEarly), false)] {
-        let _seeded = Seeded::begin(bug);
-        let world = World::of(5);
-        for (server, token) in ["a", "b", "c", "c", "d"].into_iter().enumerate() {
+async fn a_refusal_says_whether_any_server_may_have_granted_the_lock() {
+    for (owners, mode, stands) in [
+        (["x", "x", "x"], Mode::Up, false),
+        (["x", "x", "x"], Mode::Refuses, false),
+        (["x", "x", ""], Mode::Up, true),
+        (["x", "x", ""], Mode::Mute, true),
+        (["x", "x", "x"], Mode::Silent, true),
+        (["x", "y", "z"], Mode::Up, false),
+    ] {
+        let world = World::of(3);
+        for (server, token) in owners.into_iter().enumerate().filter(|(_, token)| !token.is_empty()) {
             world.give(server, token).await;
         }
-        world.set(0, Mode::Late(Duration::from_millis(5)));
-        let pushed = Ask { cause: Cause::Push, ..ask("b") };
-        let Ok(Answer::Busy(busy)) = one_answer(&world, &pushed).await else { panic!("it has part of it") };
-        assert_eq!(busy.yields, yields, "{bug:?}");
+        world.set(2, mode);
+        for answer in [world.claim("t").await, world.wait("t").await] {
+            let Ok(Answer::Busy(busy)) = answer else { panic!("a majority refuses it: {answer:?}") };
+            assert_eq!(busy.stands, stands, "{owners:?} {mode:?}");
+        }
     }
 }
 
-/// Whether the safety net of a process that waits under this token gets the lock.
-async fn looks(world: &World, token: &str) -> bool {
-    is_granted(&one_answer(world, &Ask { cause: Cause::Silence, ..ask(token) }).await)
-}
-
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_what_one_server_alone_still_has_asks_the_others() {
-    let world = World::of(5);
-    world.give(0, "left over").await;
-    assert!(is_busy(&world.wait("t").await), "a first ask does not look at the others");
-    assert!(looks(&world, "t").await);
-    assert!(is_busy(&world.wait("u").await) && !looks(&world, "u").await);
-    assert_eq!(world.queues(), [2, 0, 0, 0, 0], "who only looks queues nowhere else");
-    assert!(world.release("t").await.unwrap());
-    assert!(looks(&world, "u").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_servers_that_may_vote_say_that_an_owner_is_not_one_and_none_is_waited_for_long() {
-    let world = World::of(5);
-    world.give(0, "left over").await;
-    world.set(1, Mode::Refuses);
-    world.set(2, Mode::Silent);
-    let start = Instant::now();
-    assert!(!looks(&world, "t").await, "two do not have it");
-    assert!(start.elapsed() <= PATIENCE, "{:?}", start.elapsed());
-    sleep(COMMAND).await;
-    let start = Instant::now();
-    assert!(!looks(&world, "t").await && start.elapsed().is_zero(), "who is known to be silent is not asked");
-    world.set(2, Mode::Up);
-    *world.servers[2].eligibility.lock().unwrap() = Eligibility::Restarted(Duration::from_secs(9));
-    world.quorum.heartbeat(by()).await;
-    assert!(!looks(&world, "t").await);
-    assert_eq!(world.queues(), [1, 0, 0, 0, 0]);
-    *world.servers[2].eligibility.lock().unwrap() = Eligibility::InService;
-    world.quorum.heartbeat(by()).await;
-    assert!(looks(&world, "t").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_just_being_passed_on_is_not_a_left_over() {
+async fn whoever_waits_has_no_place_in_a_queue() {
     let world = World::of(3);
-    world.give(0, "passed on").await;
-    let others = async {
-        sleep(Duration::from_millis(1)).await;
-        world.give(1, "passed on").await;
-        world.give(2, "passed on").await;
-    };
-    assert!(!tokio::join!(looks(&world, "t"), others).0);
-    assert_eq!(world.queues(), [1, 0, 0], "it did not ask the others");
-    assert!(world.release("passed on").await.unwrap());
-    assert!(is_granted(&world.wait("t").await));
-    // It is no left-over either when the first server passes it on to the token that looks.
-    let other = world.other();
-    assert!(world.release("t").await.unwrap());
-    world.give(0, "left over").await;
-    let end = async {
-        sleep(Duration::from_millis(1)).await;
-        let _ = other.release("left over").await;
-    };
-    assert!(tokio::join!(looks(&world, "u"), end).0);
-    sleep(Duration::from_millis(1)).await;
-    assert_eq!(world.owners(), [(); 3].map(|()| Some("u".to_owned())));
+    assert!(is_granted(&world.claim("x").await));
+    assert!(is_busy(&world.wait("t").await));
+    assert!(world.release("x").await.unwrap());
+    sleep(CLAIM).await;
+    assert_eq!(world.owners(), [None, None, None]);
 }
 
-async fn one_answer(world: &World, ask: &Ask) -> Result<Answer, StoreError> {
-    exactly_one(world.quorum.ask(std::slice::from_ref(ask), by()).await)
+/// No server tells that others wait.
+#[tokio::test(start_paused = true)]
+async fn who_has_had_a_lock_for_long_is_told_that_others_wait() {
+    let world = World::of(3);
+    let heard = away::Heard::attach(&world, "t");
+    assert!(is_granted(&world.claim("t").await));
+    world.renew("t").await.unwrap();
+    assert!(heard.take().is_empty());
+    sleep(CLAIM / 2).await;
+    world.renew("t").await.unwrap();
+    assert_eq!(heard.take(), ["p:k is waited for"]);
+    assert!(world.release("t").await.unwrap());
+    world.renew("t").await.unwrap();
+    assert!(heard.take().is_empty(), "it is forgotten with the release");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,8 @@ pub(super) struct Votes<Y, N> {
     pub(super) yes: Vec<(usize, Y)>,
     pub(super) no: Vec<(usize, N)>,
     pub(super) failed: Vec<(usize, StoreError)>,
+    /// How many of the failures are no fault of a server: the verb came to it when its time was over.
+    pub(super) late: usize,
 }
 
 /// What the answers so far decide.
@@ -32,7 +34,7 @@ pub(super) fn majority(servers: usize) -> usize {
 
 impl<Y, N> Votes<Y, N> {
     pub(super) fn new(servers: usize) -> Self {
-        Self { servers, yes: Vec::new(), no: Vec::new(), failed: Vec::new() }
+        Self { servers, yes: Vec::new(), no: Vec::new(), failed: Vec::new(), late: 0 }
     }
 
     pub(super) fn majority(&self) -> usize {
@@ -51,14 +53,15 @@ impl<Y, N> Votes<Y, N> {
     }
 
     /// Whether enough servers grant, when `hopeful` others may soon answer. A server that failed grants nothing. But only a
-    /// majority can say that another token has the lock.
+    /// majority can say that another token has the lock, and a refusal waits for all who may soon answer: what is refused by all
+    /// servers need not be withdrawn.
     pub(super) fn granted(&self, hopeful: usize) -> Verdict {
         let majority = self.majority();
         if self.yes.len() >= majority {
             Verdict::Yes
         } else if self.failed.len() > self.servers - majority {
             Verdict::Unknown
-        } else if self.yes.len() + hopeful < majority && self.yes.len() + self.no.len() >= majority {
+        } else if hopeful == 0 && self.yes.len() + self.no.len() >= majority {
             Verdict::No
         } else {
             Verdict::Open
@@ -97,15 +100,7 @@ impl<Y, N> Votes<Y, N> {
             Some((_, error)) => BackendError::caused_by(text, error.problem.clone()),
             None => BackendError::new(text),
         };
-        let is_divided = !self.yes.is_empty() && !self.no.is_empty();
-        StoreError { retry, out_of_time, came_too_late: self.came_too_late(), is_divided, ..StoreError::later(problem) }
-    }
-
-    /// Whether a majority has answered, when those count that say that the verb came too late. Then no server is at fault.
-    fn came_too_late(&self) -> bool {
-        mutant!(TooLateIsFailure => return false);
-        let late = self.failed.iter().filter(|(_, error)| error.came_too_late).count();
-        late > 0 && self.yes.len() + self.no.len() + late >= self.majority()
+        StoreError { retry, out_of_time, ..StoreError::later(problem) }
     }
 
     /// How far a failed verb came. It certainly has no effect only when it was sent to no server.

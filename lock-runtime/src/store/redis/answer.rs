@@ -42,7 +42,7 @@ pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) 
         return Ok(grant(sent, Duration::ZERO, false, None));
     }
     let owner = Token::foreign(&owner);
-    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None, pause: Duration::ZERO, yields: false }))
+    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None, pause: Duration::ZERO, stands: false }))
 }
 
 pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, StoreError> {
@@ -56,7 +56,7 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
         [Value::Int(0), Value::Int(left), Value::BulkString(owner), Value::Int(pause)] => {
             let owner = Token::foreign(&String::from_utf8_lossy(owner));
             let (frees_in, endless, pause) = (frees_in(*left), *left == -1, lease_left(*pause).unwrap_or_default());
-            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false }))
+            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, stands: false }))
         }
         [Value::Int(2)] => Ok(Answer::Replaced),
         [Value::Int(-1)] => Ok(Answer::Late),
@@ -112,7 +112,7 @@ pub(super) fn read_released(
                 }
                 let (owner, pause) = (Token::foreign(&String::from_utf8_lossy(owner)), Duration::ZERO);
                 let (frees_in, endless) = (frees_in(*left), *left == -1);
-                Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false })
+                Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, stands: false })
             });
             Ok(Released { ownership: ownership_of(*ownership), again })
         }

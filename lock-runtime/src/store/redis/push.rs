@@ -46,7 +46,7 @@ impl<'a> Message<'a> {
                 let token = Token::foreign(words.next()?);
                 Some(Self::Grant(
                     words.next()?,
-                    Pushed { token, claim, store_micros, contended, node: None, unconfirmed: false, partial: false },
+                    Pushed { token, claim, store_micros, contended, node: None, unconfirmed: false },
                 ))
             }
             _ => None,
@@ -74,7 +74,7 @@ mod tests {
             let lock = match Message::read(text) {
                 None | Some(Message::Alarm(None)) => return,
                 Some(Message::Grant(lock, pushed)) => {
-                    assert!(!pushed.unconfirmed && !pushed.partial && !pushed.token.as_str().contains(' '), "{text}");
+                    assert!(!pushed.unconfirmed && !pushed.token.as_str().contains(' '), "{text}");
                     lock
                 }
                 Some(

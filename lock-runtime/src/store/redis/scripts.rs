@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "c4285945ec40b8c43bf363f23c81c273aab8838f");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "a888199d200412e74132b3594113a3b475eb9f45");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "08184a8f27599f72161ed94702e93e2181e18e38");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "2bb46f97225b54821bc09e99592888bbd2ad3390");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "32cc8a7a7cbb26c765781f512114235c5872bafd");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "80a4a0a7bffb9cb1b0844cc9f8f071ef72051dbc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c1578d376e881536a3468c8c2100628eff018930");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "98194ab426e156977ef1faf9cc310ebc920b6e40");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "2f7ab810100ca5162ce384b5fa1217ee678f2a75");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "55121809a1343b9483f6e5c72c9b5755929dfc6e");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "54af2f010cc1135cef92e6de7d0d4f5358049b08");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "1b8f7ab215dee3b4d9bc2efe04671744026d7668");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "43616b7b655c6c567adec4e0b9bcf40e2e88cb64");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "2ddeb1e1cc59db02026b133104e33bf9f3812360");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "305ad069b9eabc23d3e3588819393066116e7444");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "2203f7d369593db23afb97c398a4a02fd974dcfe");
+    script!(9, "shared_ask.lua", "bf06494b44c841389ce75293de5673e4114c522d");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "5691fd2a0b01c524790d55f2320584686c2a5235");
+    script!(10, "shared_release.lua", "1e666604011c2be818941342fdcad939d4932d47");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "b4c899a7afc04ce0293a46fff1eb62a2c97cd710");
+    script!(11, "shared_renew.lua", "5791c01e5bef518eb15e090ed59278a254466b35");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "bb1eeae22b15a53335dcab98d393106b9b4b6182");
+    script!(12, "shared_draw.lua", "3c8fda78720f13db27b283dacbd1d7630cd449f2");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "2eae46c5c368ab4a2bb4c55205d2fc829f843f68");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "aab0b57f8e6140bc730d7efee5912f35267d8dce");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "180ef98348db121c8228a7610c1e89002ab96db4");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "711e61891435330920dc7ce8468e5a8cfe7bbfc2");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "508d01cc158774edcbba799db56e5f5560cafacc");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "3a2322f440895fcc0677124bf299b812f1c81d27");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "9009eae4ec7490c745ab18566056e1179e56d85c");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "a63da1b209cc6b1a32ad656b96b0c470f6decd34");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

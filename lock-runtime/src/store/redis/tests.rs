@@ -10,7 +10,7 @@ use super::reply::Reply;
 use super::*;
 use crate::clock::Drift;
 use crate::key;
-use crate::store::{Anchor, Cause, Pushed};
+use crate::store::{Anchor, Pushed};
 
 mod answers;
 
@@ -27,7 +27,7 @@ fn ask(fences: u32) -> Ask {
         replaces: None,
         fences,
         give_up: Deadline::after(claim),
-        cause: Cause::Task,
+        repeats: false,
     }
 }
 
@@ -198,7 +198,7 @@ proptest! {
         asked_micros in prop_oneof![0..100_000_000_u64, any::<u64>()],
     ) {
         let claim = Duration::from_millis(claim);
-        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, node: None, unconfirmed: false, partial: false };
+        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, node: None, unconfirmed: false };
         let anchor = Anchor { sent: Moment::now(), store_micros: asked_micros, drift: Drift::DEFAULT, node: None };
         let until = pushed.until(anchor, Moment::now());
         prop_assert!(until.remaining() <= claim);

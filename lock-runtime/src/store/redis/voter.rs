@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use redis::Cmd;
 
 use super::RedisStore;
@@ -12,8 +11,8 @@ use super::scripts;
 use super::servers::Servers;
 use crate::BackendError;
 use crate::clock::Deadline;
+use crate::store::StoreError;
 use crate::store::voter::{Eligibility, MARKER, Voter};
-use crate::store::{Answers, Retry, StoreError};
 use crate::token::Token;
 
 impl Live {
@@ -86,18 +85,6 @@ impl Voter for RedisStore {
         let before = text(self.servers.call(MARKER, command, deadline).await?.value);
         vote.mark(if is_eligible { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
         Ok(())
-    }
-
-    async fn owners(&self, keys: &[Arc<str>], deadline: Deadline) -> Answers<Option<Token>> {
-        let owner = async |key: &Arc<str>| {
-            let command = |_: &Link| redis::cmd("GETRANGE").arg(&**key).arg(0).arg(1023).clone().into();
-            let called = self.servers.call(key, command, deadline).await?;
-            called.live.check_vote()?;
-            Ok(text(called.value).filter(|owner| !owner.is_empty()).map(|owner| Token::foreign(&owner)))
-        };
-        let owners: Vec<Result<_, StoreError>> = join_all(keys.iter().map(owner)).await;
-        let failure = owners.iter().filter_map(|owner| owner.as_ref().err()).find(|error| error.retry == Retry::Later);
-        failure.cloned().map_or(Ok(owners), Err)
     }
 
     async fn raise(&self, key: &str, token: &Token, fence: u64, deadline: Deadline) -> Result<bool, StoreError> {

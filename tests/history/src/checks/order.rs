@@ -48,7 +48,7 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
             };
             let passed: Vec<_> = passed.filter(|(by, other)| is_later(by) && !is_beside(by, other)).collect();
             let own = grants_between(&grants, waiter.invoked, claim.from).any(|(by, _)| by.process == waiter.process);
-            if passed.len() < 2 || own || !is_undisturbed(history, bounds, &grants, (waiter.invoked, claim.from)) {
+            if passed.len() < 2 || own || !is_undisturbed(history, &grants, (waiter.invoked, claim.from)) {
                 continue;
             }
             let mut streaks: HashMap<&str, (usize, u64, u64)> = HashMap::new();
@@ -104,15 +104,8 @@ fn grants_between<'a, 'b>(
 }
 
 /// No fault, no pause, and no lease that ended by itself.
-///
-/// Of several servers the others may grant a lock while a waiter stands behind what a killed process has at one of them (promises
-/// 4 and 6).
-fn is_undisturbed(history: &History, bounds: &Bounds, grants: &Grants<'_>, range: (u64, u64)) -> bool {
+fn is_undisturbed(history: &History, grants: &Grants<'_>, range: (u64, u64)) -> bool {
     let before = range.0.saturating_sub(3_000_000_000);
-    let crash = range.0.saturating_sub(span(bounds.crash()).max(3_000_000_000));
-    if bounds.splits && history.killed.values().any(|at| (crash..range.1).contains(at)) {
-        return false;
-    }
     let cut = |claim: &Claim| claim.lapsed.is_some() || claim.answer.is_none_or(|(_, how)| how != How::Done);
     let broken = history.faults_in((before, range.1)).next().is_some();
     !broken && history.is_calm(range) && !grants_between(grants, before, range.1).any(|(_, claim)| cut(claim))

@@ -6,7 +6,7 @@ use tests::patience::{NOISE, eventually};
 use tests::quorum::Servers;
 use tokio::time::sleep;
 
-use super::{LONG, ORPHAN, QUICK, SOON, held, manager, median};
+use super::{LONG, ORPHAN, POLLED, QUICK, SOON, held, manager, median};
 
 #[tokio::test]
 async fn what_a_minority_granted_is_taken_back() {
@@ -22,20 +22,6 @@ async fn what_a_minority_granted_is_taken_back() {
     // The keeper may just have repeated the ask over its own connection. One server may execute that after the release, and grants
     // the lock once more: until the end of a claim (promise 5).
     eventually("nothing is left", ORPHAN + NOISE, || servers.owners("p:k").iter().all(Option::is_none)).await;
-}
-
-#[tokio::test]
-async fn the_token_of_a_refused_claim_is_not_used_again() {
-    let servers = Servers::start(3);
-    let (one, two) = (manager(&servers).await, manager(&servers).await);
-    let guard = held(&one, "k").await;
-    let waiting = tokio::spawn(async move { held(&two, "k").await });
-    eventually("the other one waits", LONG, || servers.server(0).keys().contains_key("{p:k}:queue")).await;
-    // What a server that was slow to grant the claim takes back must not be what waits there now.
-    let queue: Vec<String> = servers.server(0).ask("ZRANGE {p:k}:queue 0 -1");
-    assert!(queue.len() == 1 && queue[0].contains(".2@"), "{queue:?}");
-    guard.release().await.unwrap();
-    waiting.await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -55,26 +41,25 @@ async fn what_is_granted_after_its_asker_gave_up_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_lock_is_passed_to_another_manager_by_push() {
+async fn a_lock_that_is_released_is_soon_had_by_another_manager_that_waits() {
     let servers = Servers::start(5);
     let (one, two) = (manager(&servers).await, manager(&servers).await);
     let mut rounds = Vec::new();
-    for _ in 0..30 {
+    for _ in 0..10 {
         let guard = held(&one, "k").await;
         let waiting = tokio::spawn({
             let two = two.clone();
             async move { held(&two, "k").await }
         });
-        // At the first server, unless that is slower to answer than the next one.
-        let waits = || (0..5).any(|number| servers.server(number).keys().contains_key("{p:k}:queue"));
-        eventually("the other one waits", LONG, waits).await;
+        // By now it has asked. If not, it finds the lock free.
+        sleep(POLLED).await;
         let start = Instant::now();
         guard.release().await.unwrap();
         let guard = waiting.await.unwrap();
         rounds.push(start.elapsed());
         guard.release().await.unwrap();
     }
-    assert!(median(&mut rounds) < QUICK && rounds.last() < Some(&SOON), "{rounds:?}");
+    assert!(median(&mut rounds) < QUICK, "{rounds:?}");
 }
 
 #[tokio::test]
@@ -102,19 +87,15 @@ async fn what_one_server_was_left_with_does_not_keep_others_waiting() {
         servers.server(number).tell("SET p:k left-over PX 60000");
         let guard = held(&one, "k").await;
         let waiting = tokio::spawn(async move { held(&two, "k").await });
-        eventually("the other one waits", LONG, || {
-            servers.servers().any(|server| server.keys().contains_key("{p:k}:queue"))
-        })
-        .await;
+        sleep(POLLED).await;
         let start = Instant::now();
         guard.release().await.unwrap();
         waiting.await.unwrap().release().await.unwrap();
-        // Nobody tells that it is free: it is found out at the next look, once a second.
-        assert!(start.elapsed() < Duration::from_secs(3), "{:?} behind server {number}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?} beside server {number}", start.elapsed());
     }
 }
 
-/// On each server by itself: one of them can't be waited at, and all are freed.
+/// A quorum has no queue, but another client may have a value at the key of one.
 #[tokio::test]
 async fn a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_helper_keys() {
     let servers = Servers::start(3);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::super::Quorum;
+use super::super::{Grants, Quorum};
 use crate::BackendError;
 use crate::clock::Deadline;
 use crate::share::Share;
@@ -13,8 +13,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
-    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer, exactly_one,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, StoreKind, TicketAnswer, exactly_one,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -187,11 +187,6 @@ impl Voter for Shared {
         .await
     }
 
-    async fn owners(&self, keys: &[Arc<str>], by: Deadline) -> Answers<Option<Token>> {
-        self.eligibility.lock().unwrap().vote()?;
-        self.play(by, async || Ok(keys.iter().map(|key| Ok(self.store.look(key).0)).collect())).await
-    }
-
     async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
         self.play(by, async || Ok(self.store.raise(key, token, fence))).await
     }
@@ -221,12 +216,12 @@ impl World {
             })
         };
         let servers: Vec<_> = ahead.iter().enumerate().map(server).collect();
-        Self { quorum: Quorum::new(servers.clone(), PATIENCE), servers }
+        Self { quorum: Quorum::new(servers.clone(), PATIENCE, Grants::default()), servers }
     }
 
     /// Another process on the same servers.
     pub(super) fn other(&self) -> Self {
-        Self { servers: self.servers.clone(), quorum: Quorum::new(self.servers.clone(), PATIENCE) }
+        Self { servers: self.servers.clone(), quorum: Quorum::new(self.servers.clone(), PATIENCE, Grants::default()) }
     }
 
     pub(super) fn set(&self, number: usize, mode: Mode) {
@@ -248,10 +243,6 @@ impl World {
     pub(super) fn owners(&self) -> Vec<Option<String>> {
         let owner = |server: &Shared| server.store.look(KEY).0.map(|token| token.as_str().to_owned());
         self.servers.iter().map(owner).collect()
-    }
-
-    pub(super) fn queues(&self) -> Vec<usize> {
-        self.servers.iter().map(|server| server.store.look(KEY).1).collect()
     }
 
     /// One server grants a token by itself.
@@ -300,6 +291,6 @@ pub(super) fn ask(token: &str) -> Ask {
         replaces: None,
         fences: 0,
         give_up,
-        cause: Cause::Task,
+        repeats: false,
     }
 }

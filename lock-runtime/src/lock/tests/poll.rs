@@ -1,0 +1,78 @@
+//! A store without a queue is polled.
+
+use super::*;
+use crate::timing::{POLL_PAUSE, POLL_PAUSE_AFTER_STREAK, POLL_PAUSE_OF_OWN_RELEASE};
+
+/// How long the task waits before it asks.
+fn pause(stage: &mut Stage, id: u64) -> Duration {
+    match stage.step(id, &request()) {
+        Step::Wait(pause) => pause,
+        Step::Claim(_) | Step::Ask(_) => Duration::ZERO,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_task_that_is_refused_asks_again_after_a_pause_and_has_no_place_in_a_queue() {
+    for (bug, is_pausing) in [(None, true), (Some(Mutant::PolledWithoutPause), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::polling();
+        let id = stage.enter_first(&request());
+        let ask = stage.ask(id, &request());
+        assert!(stage.refuse(&ask), "there is nothing to withdraw");
+        assert!(!stage.lock.is_queued());
+        let [shortest, longest] = POLL_PAUSE;
+        assert_eq!((shortest..=longest).contains(&pause(&mut stage, id)), is_pausing, "{bug:?}");
+        stage.let_pass(longest);
+        let again = stage.ask(id, &request());
+        assert_eq!(again.token, ask.token, "nobody granted it");
+        assert!(matches!(stage.pass(id), Passed::Nobody { withdrawal: Some(_), .. }), "that was not answered");
+    }
+}
+
+/// The release of this process is just on its way.
+#[test]
+fn a_task_that_its_own_process_is_in_the_way_of_asks_again_soon() {
+    let mut stage = Stage::polling();
+    let id = stage.enter_first(&request());
+    let ask = stage.ask(id, &request());
+    let owner = stage.env.next_token(false);
+    stage.answer(&ask, Answer::Busy(Busy { owner, ..busy("x") }));
+    let [shortest, longest] = POLL_PAUSE_OF_OWN_RELEASE;
+    assert!((shortest..=longest).contains(&pause(&mut stage, id)));
+}
+
+/// Rule L3. A part of the store may have granted the lock: that is withdrawn, perhaps after the next ask.
+#[test]
+fn what_a_refused_ask_may_have_left_is_withdrawn_and_not_asked_for_again() {
+    for (bug, is_kept) in [(None, false), (Some(Mutant::RefusedTokenKept), true)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::polling();
+        let id = stage.enter_first(&request());
+        let ask = stage.ask(id, &request());
+        let stands = || Answer::Busy(Busy { stands: true, ..busy("x") });
+        assert!(!stage.answer(&ask, stands()), "it is to be withdrawn");
+        assert_eq!(stage.lock.pending().is_some_and(|pending| pending.token == ask.token), is_kept, "{bug:?}");
+        if !is_kept {
+            assert!(!stage.answer(&ask, stands()), "so is what its repetition may have left");
+            assert!(matches!(stage.pass(id), Passed::Nobody { withdrawal: None, .. }));
+        }
+    }
+}
+
+/// Nobody tells this process whether others wait: it lets them ask first.
+#[test]
+fn after_a_streak_the_next_task_here_asks_later_than_all_who_poll() {
+    for (bug, is_late) in [(None, true), (Some(Mutant::PolledAfterStreak), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::polling();
+        let id = stage.hold(&request());
+        stage.contend();
+        stage.let_pass(STREAK_TIME);
+        let next = stage.wait(&request());
+        assert!(matches!(stage.end(id), Ending::Free(_)));
+        assert!(matches!(stage.pass(id), Passed::To(_)));
+        let [shortest, longest] = POLL_PAUSE_AFTER_STREAK;
+        assert_eq!((shortest..=longest).contains(&pause(&mut stage, next)), is_late, "{bug:?}");
+    }
+}
