@@ -99,9 +99,8 @@ impl Turn {
             // The turn is that of the hold.
             Ending::Joint => self.defuse(),
             Ending::Kept | Ending::Lingers => {}
-            Ending::Rests(release) => core.release_later(release),
             Ending::Lost(left) => lost(left, hold),
-            Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
+            Ending::Rests(release) | Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
         }
     }
 }

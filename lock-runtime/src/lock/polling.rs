@@ -52,7 +52,7 @@ impl Lock {
 /// A time by chance between the two.
 fn between([shortest, longest]: [Duration; 2]) -> Duration {
     let part = f64::from(u32::try_from(chance() % 1024).unwrap_or_default()) / 1024.0;
-    shortest + (longest - shortest).mul_f64(part)
+    shortest + longest.saturating_sub(shortest).mul_f64(part)
 }
 
 fn chance() -> u64 {

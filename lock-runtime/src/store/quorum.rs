@@ -129,7 +129,9 @@ impl<S: Voter> Quorum<S> {
     /// Releases locks at all servers, each in a task of its own, which goes on when the caller gives up: until the server has answered or
     /// failed. The keeper repeats what failed at a majority. Elsewhere the lease ends by itself, and the others can grant the lock.
     async fn release_everywhere(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        releases.iter().for_each(|release| self.grants.on_release(&release.token));
+        for release in releases {
+            self.grants.on_release(&release.token);
+        }
         let alone = |release: &Release| Release { unused_fences: None, ..release.clone() };
         let releases: Arc<[Release]> = releases.iter().map(alone).collect();
         let pending = start_on(&*self.members, |member| {

@@ -65,10 +65,7 @@ impl PendingAsk {
                 contended: pushed.contended,
                 fence: None,
             }),
-            none => {
-                self.grant = none;
-                None
-            }
+            Granted::No => None,
         }
     }
 
