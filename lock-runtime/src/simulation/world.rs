@@ -168,10 +168,6 @@ impl Plan {
 
     /// Where nothing else happens: who shares the server, or the thread. All other worlds stay as they are.
     fn with_company(self, random: &mut Rng) -> Self {
-        // A quorum is polled by its tasks: one that is polled late asks late, and nobody promises when it has the lock.
-        if self.servers > 1 && self.late != Late::Never && check == "C5 a free lock is taken" {
-            return false;
-        }
         let is_lossless = self.push_lost == 0.0 && self.cut == 0.0 && self.round_trip <= 1;
         if self.pause.is_some() || self.is_busy || self.forgetful || self.late != Late::Never || !is_lossless {
             return self;
