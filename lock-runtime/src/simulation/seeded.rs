@@ -287,12 +287,8 @@ pub(super) const ALL: &[Seeded] = &[
         UNUSED,
     )),
     seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
-    seen_in(643, on_a_quorum(|_| true, code("Q1: the latest end of a lease counts", Mutant::LatestEndCounts, BACKED))),
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
-    seen_in(
-        1092,
-        on_a_quorum(|_| true, code("Q2: the token of a refused ask is used again", Mutant::RefusedTokenKept, BACKED)),
-    ),
+    on_a_quorum(|_| true, code("Q2: the token of a refused ask is used again", Mutant::RefusedTokenKept, BACKED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
     seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON))),

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::without_drift;
+use crate::mutants::{Mutant, Seeded};
 use crate::store::voter::Eligibility;
 use crate::store::{Answer, Reach, Renewed, Retry, Store, StoreError};
 use crate::timing::CLAIM;
@@ -78,18 +79,22 @@ async fn only_what_was_sent_to_no_server_is_certain_to_have_no_effect() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_lasts_as_long_as_a_majority_keeps_it() {
-    let world = World::of(3);
-    // The other grants come later, and last longer. Two of three are needed, so the second best counts.
-    world.give(0, "t").await;
-    sleep(Duration::from_secs(1)).await;
-    world.give(1, "t").await;
-    sleep(Duration::from_secs(1)).await;
-    world.set(2, Mode::Silent);
-    let Ok(Answer::Granted(grant)) = world.claim("t").await else { panic!("it is granted") };
-    assert!(grant.until.remaining() <= without_drift(CLAIM.saturating_sub(Duration::from_secs(2))));
-    world.set(2, Mode::Up);
-    let Ok(Answer::Granted(grant)) = world.claim("t").await else { panic!("it is granted") };
-    assert!(grant.until.remaining() <= without_drift(CLAIM));
+    for bug in [None, Some(Mutant::LatestEndCounts)] {
+        let _seeded = Seeded::begin(bug);
+        let world = World::of(3);
+        // The other grants come later, and last longer. Two of three are needed, so the second best counts.
+        world.give(0, "t").await;
+        sleep(Duration::from_secs(1)).await;
+        world.give(1, "t").await;
+        sleep(Duration::from_secs(1)).await;
+        world.set(2, Mode::Silent);
+        let Ok(Answer::Granted(grant)) = world.claim("t").await else { panic!("it is granted") };
+        let kept = without_drift(CLAIM.saturating_sub(Duration::from_secs(2)));
+        assert_eq!(grant.until.remaining() <= kept, bug.is_none(), "{bug:?}");
+        world.set(2, Mode::Up);
+        let Ok(Answer::Granted(grant)) = world.claim("t").await else { panic!("it is granted") };
+        assert!(grant.until.remaining() <= without_drift(CLAIM));
+    }
 }
 
 #[tokio::test(start_paused = true)]
