@@ -167,6 +167,9 @@ fn late_ends(script: &str) -> String {
 }
 
 /// What is written behind an end that is over comes back as a new key, which must have an end.
+/// A script, what the server has before, the helper keys, and the arguments.
+type Case<'a> = (&'a str, Vec<String>, &'a [&'a str], Vec<&'a str>);
+
 #[test]
 fn row_51_a_server_that_stands_still_while_it_sets_an_end_keeps_nothing_for_ever() {
     let [owner, other, ticket] = [1, 2, 3].map(|id| format!("{id:032x}.1@a"));
@@ -175,7 +178,6 @@ fn row_51_a_server_that_stands_still_while_it_sets_an_end_keeps_nothing_for_ever
     let member = |token: &str| format!("ZADD {{p:k}}:shared {} {}", i64::MAX / 4096, permit(token));
     let lease = |token: &str| vec![shared.clone(), member(token), "PEXPIRE {p:k}:shared 60000".to_owned()];
     let given = format!("SET p:k {ticket} PX 60000");
-    type Case<'a> = (&'a str, Vec<String>, &'a [&'a str], Vec<&'a str>);
     let cases: [Case<'_>; 12] = [
         ("ask.lua", vec![held.clone()], &["queue", "fence"], vec![&other, "2500", "1", "1", "0"]),
         (
