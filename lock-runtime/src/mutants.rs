@@ -141,7 +141,6 @@ mod seeded {
         PolledAfterStreak,
         StreakUntold,
         PolledWithoutPause,
-        PartKnowsNoWhole,
         PartLingers,
         PausesPastOwner,
         PermitQueueForgotten,

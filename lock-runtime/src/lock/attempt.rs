@@ -27,7 +27,7 @@ pub(crate) struct Attempt {
     sent: Sent,
     /// What the answer to its last command said.
     told: Told,
-    /// Whether another task here has taken its turn: it replaces the holder, or adopts the lock.
+    /// Whether its turn has passed to others here: it did not come in time, or one replaces the holder, or adopts the lock.
     pub(crate) is_seized: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(crate) waited: bool,
@@ -191,7 +191,10 @@ impl Attempt {
         if asks {
             self.sent = Sent::Ask;
         }
-        self.told = Told::Nothing;
+        // What was said before counts until there is another answer.
+        if self.told != Told::No {
+            self.told = Told::Nothing;
+        }
         self.no_room = None;
     }
 

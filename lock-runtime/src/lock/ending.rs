@@ -218,8 +218,8 @@ impl Lock {
     fn release_after_bodies(&mut self, mut lease: Lease, reason: LossReason, env: &dyn Env) -> Option<Release> {
         self.expel_called(&mut lease, env);
         let bodies = lease.hold.as_ref().map_or(0, |hold| match reason {
-            // A guard is waited for as a body is: what a part of the store still has keeps others out until then.
-            LossReason::NotKnown => hold.users(),
+            // A guard is waited for as a body is: what some servers of a quorum still have keeps others out until then.
+            LossReason::NotKnown if lease.share.is_none() => hold.users(),
             _ => hold.bodies,
         });
         mutant!(GuardsCountAsBodies => if let Some(hold) = lease.hold.as_ref().filter(|hold| hold.users() > 1) {

@@ -35,23 +35,28 @@ impl Lock {
             NoHold::Failed(error)
         } else if self.is_held() {
             NoHold::Busy { here: true }
-        } else if let Some(error) = attempt.lacks_room() {
-            NoHold::Failed(error.clone())
         } else if let Some(error) = &self.failure {
             NoHold::Failed(StoreError::clone(error))
         } else if self.was_answered() || attempt.told() == Told::No {
             NoHold::Busy { here: false }
+        } else if let Some(error) = attempt.lacks_room() {
+            NoHold::Failed(error.clone())
         } else if attempt.was_held_here() {
             NoHold::Busy { here: true }
         } else if attempt.has_sent() {
             NoHold::Silent(now.since(attempt.started))
-        } else if let Some(since) = self.pending().and_then(PendingAsk::unanswered_since) {
-            // Its own time behind a task here that asks.
-            NoHold::Silent(now.since(since).min(now.since(attempt.started)))
+        } else if self.has_waited_for_one_ask(attempt) {
+            NoHold::Silent(now.since(attempt.started))
         } else {
             // It spent its time behind tasks here.
             NoHold::Busy { here: true }
         }
+    }
+
+    /// Whether a task here asked before the task of `attempt` came, and has no answer yet.
+    fn has_waited_for_one_ask(&self, attempt: &Attempt) -> bool {
+        let asked = self.pending().and_then(PendingAsk::unanswered_since);
+        asked.is_some_and(|asked| asked.since(attempt.started).is_zero())
     }
 
     /// Takes in that the command of the task of `attempt` failed, which had to be answered by `deadline`: counted from when it was sent.

@@ -81,7 +81,6 @@ impl ResolvedRequest {
 
     /// The time of the request for several keys that it is a part of.
     pub(crate) fn whole(&self) -> Option<&Whole> {
-        mutant!(PartKnowsNoWhole => return None);
         self.terms.as_ref()?.whole.as_ref()
     }
 

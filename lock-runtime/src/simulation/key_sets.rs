@@ -202,8 +202,7 @@ async fn a_set_returns_in_time_while_the_server_hangs() {
 
 /// Another process holds the second key, and may keep it after its hold. A try of such a key gives that process time to yield the
 /// key: more time than the request has.
-async fn is_told_of_a_busy_key_in_time(bug: Option<Mutant>) -> bool {
-    let _seeded = Seeded::begin(bug);
+async fn is_told_of_a_busy_key_in_time() -> bool {
     let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
     let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
     locks.lock_all("k", 0..KEYS).acquire().await.unwrap().release().await.unwrap();
@@ -222,8 +221,7 @@ async fn is_told_of_a_busy_key_in_time(bug: Option<Mutant>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_set_with_a_short_timeout_is_told_of_the_key_that_another_process_holds() {
-    assert!(is_told_of_a_busy_key_in_time(None).await);
-    assert!(!is_told_of_a_busy_key_in_time(Some(Mutant::PartKnowsNoWhole)).await);
+    assert!(is_told_of_a_busy_key_in_time().await);
 }
 
 /// The wait for the first key leaves too little time for an answer from afar about the others. That says nothing of the server.
@@ -244,30 +242,6 @@ async fn a_set_that_had_to_wait_for_its_first_key_is_not_told_of_a_silent_server
         let (told, ()) = tokio::join!(waiting, holder);
         assert!(told.as_ref().err().is_none_or(LockError::is_timeout), "{held_for} ms: {told:?}");
         drop(told);
-        sleep(SETTLED).await;
-    }
-}
-
-/// The same when a sibling has just asked for the last key: the set waits for the same answer, and has even less time.
-#[tokio::test(start_paused = true)]
-async fn a_set_that_comes_late_behind_a_sibling_is_not_told_of_a_silent_server_that_is_far_away() {
-    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
-    network.move_away(Duration::from_millis(160));
-    let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
-    locks.lock_all("k", 0..KEYS).timeout(SETTLED).acquire().await.unwrap().release().await.unwrap();
-    for held_for in [700, 720, 750, 800] {
-        let held = others.lock("k", &(KEYS - 2)).timeout(SETTLED).acquire().await.unwrap();
-        let waiting = locks.lock_all("k", 0..KEYS).timeout(Duration::from_secs(1)).acquire();
-        let ending = async {
-            sleep(Duration::from_millis(held_for)).await;
-            held.release().await.unwrap();
-        };
-        let sibling = async {
-            sleep(Duration::from_millis(held_for + 150)).await;
-            locks.lock("k", &(KEYS - 1)).timeout(SETTLED).acquire().await.unwrap().release().await.unwrap();
-        };
-        let (told, (), ()) = tokio::join!(waiting, ending, sibling);
-        assert!(told.as_ref().is_err_and(LockError::is_timeout), "{held_for} ms: {told:?}");
         sleep(SETTLED).await;
     }
 }

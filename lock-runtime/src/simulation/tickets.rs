@@ -220,7 +220,10 @@ const CASES: [Case; 7] = [
     ),
     (
         "ticket.lua leaves the lease as it is",
-        Bug::Scripts(&[("redis.call('PEXPIRE', lock, kept)", "")]),
+        Bug::Scripts(&[
+            ("redis.call('PEXPIRE', lock, kept)", ""),
+            ("redis.call('SET', lock, ticket, 'PX', kept)", "redis.call('SET', lock, ticket, 'KEEPTTL')"),
+        ]),
         false,
         "the lock is free a second before its time",
         |shown| shown.has_ticket && shown.next_after < KEPT.saturating_sub(SOON),

@@ -35,8 +35,12 @@ fn is_one_too_many(outcome: Result<LockGuard, LockError>, allowed: usize) {
 }
 
 /// Each of the keys has somebody in the store's queue.
-async fn are_queued_for(world: &World, keys: std::ops::Range<u32>) {
+async fn are_queued_for(world: &World, manager: &LockManager, keys: std::ops::Range<u32>) {
     match world.keys() {
+        // It has no queue.
+        Some(_) if world.is_quorum() => {
+            eventually("they wait", LONG, || manager.stats().waiting == u64::from(keys.end)).await;
+        }
         Some(_) => {
             let are_queued = || {
                 let there = world.keys().unwrap_or_default();
@@ -95,7 +99,7 @@ async fn one_waiter_too_many_in_all_is_refused_and_leaves_nothing(world: World) 
             tokio::spawn(async move { manager.lock("p", &key).timeout(LONG).acquire().await.map(drop) })
         })
         .collect();
-    are_queued_for(&world, 0..3).await;
+    are_queued_for(&world, &manager, 0..3).await;
     is_one_too_many(manager.lock("p", &3).timeout(LONG).acquire().await, 3);
     held.pop().unwrap().release().await.unwrap();
     // Whoever was refused is not queued: the lock is free for everybody.

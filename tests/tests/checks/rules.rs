@@ -23,13 +23,13 @@ fn each_rule_has_a_bug_that_leaves_it_out_and_a_test_that_finds_the_bug() {
     let page = fs::read_to_string(workspace.join("docs/protocol.md")).unwrap();
     let bugs = fs::read_to_string(workspace.join("docs/faults.md")).unwrap();
     let needed = rows(&page, "| rule |");
-    assert!(needed.len() > 40 && needed.iter().all(|cells| cells.len() == 3), "not read: {needed:?}");
+    assert!(needed.len() > 35 && needed.iter().all(|cells| cells.len() == 3), "not read: {needed:?}");
 
     let (_, section) = page.split_once("\n## Rules\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let mut rules: Vec<_> = ["", "L"].iter().flat_map(|kind| numbers(section, kind)).collect();
     rules.extend(["S", "Q"].iter().flat_map(|kind| numbers(&page, kind)));
-    assert!(rules.len() >= 26 + 9 + 8 + 6, "not read: {rules:?}");
+    assert!(rules.len() >= 26 + 9 + 8 + 4, "not read: {rules:?}");
     let is_left_out = |rule: &&String| !needed.iter().any(|cells| cells[0] == **rule);
     assert_eq!(rules.iter().filter(is_left_out).collect::<Vec<_>>(), Vec::<&String>::new(), "no bug leaves it out");
 

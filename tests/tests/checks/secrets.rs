@@ -242,18 +242,11 @@ async fn of_a_server_that_is_silent_or_gone() {
 /// Redis quotes the arguments of a command that it does not know, as of one that was renamed: the token, the password.
 #[tokio::test]
 async fn of_a_server_whose_commands_were_renamed() {
-    for (renamed, connects) in [("SET", true), ("EVALSHA", true), ("HELLO", false), ("TIME", false)] {
+    for (renamed, connects) in [("SET", true), ("EVALSHA", false), ("HELLO", false), ("TIME", false)] {
         let world = World::with(&["--rename-command", renamed, ""]);
         match LockManager::builder().url(&world.url()).connect().await {
             Ok(manager) => {
                 assert!(connects, "{renamed}");
-                if renamed == "EVALSHA" {
-                    // The first time a script goes by its text: that of the usual release, and then, when the usual one is
-                    // refused, that of the other.
-                    for _ in 0..2 {
-                        manager.lock("p", "first").acquire().await.unwrap().release().await.unwrap();
-                    }
-                }
                 let outcome = match manager.lock("p", "k").acquire().await {
                     Ok(guard) => guard.release().await,
                     Err(error) => Err(error),

@@ -33,12 +33,11 @@ async fn row_02_a_frozen_server_is_not_a_busy_lock_to_tasks_that_leave_the_askin
     let manager = manager(&server.url()).await;
     warm_up(&[&manager]).await;
     server.freeze();
-    for timeout in [Duration::ZERO, Duration::from_millis(300), Duration::from_millis(1500)] {
+    for timeout in [Duration::from_millis(300), Duration::from_millis(1500)] {
         let acquire = || manager.lock("p", "k").timeout(timeout).acquire();
         let start = Instant::now();
         let outcomes = tokio::join!(acquire(), acquire(), acquire());
-        let bound = if timeout.is_zero() { ANSWER } else { timeout };
-        assert!(start.elapsed() < bound + LATE + NOISE, "{timeout:?}: {:?}", start.elapsed());
+        assert!(start.elapsed() < timeout + LATE + NOISE, "{timeout:?}: {:?}", start.elapsed());
         for outcome in [outcomes.0, outcomes.1, outcomes.2] {
             assert!(matches!(outcome, Err(LockError::Backend { .. })), "{timeout:?}: {outcome:?}");
         }

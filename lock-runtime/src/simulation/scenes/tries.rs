@@ -237,7 +237,7 @@ async fn a_single_try_to_whose_ask_the_server_came_too_late_is_not_told_that_the
 
 /// The try had the lock, and did not come for it while another process waited. Nobody has the lock when the try comes.
 #[tokio::test(start_paused = true)]
-async fn a_single_try_that_comes_too_late_for_its_own_lock_is_told_so() {
+async fn a_single_try_that_comes_too_late_for_its_own_lock_asks_again() {
     for (bug, is_busy) in [(None, false), (Some(Mutant::AnyAnswerIsNo), true)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -250,7 +250,8 @@ async fn a_single_try_that_comes_too_late_for_its_own_lock_is_told_so() {
         let waiting = other.lock("k", &0).timeout(SECOND).acquire();
         timeout(Duration::from_millis(400), waiting).await.unwrap().unwrap().release().await.unwrap();
         match tried.await {
-            Err(LockError::Backend { .. }) if !is_busy => {}
+            // It is free, and there is time to ask for it again.
+            Ok(Some(_)) if !is_busy => {}
             Ok(None) if is_busy => {}
             tried => panic!("{bug:?}: {tried:?}"),
         }

@@ -1,5 +1,6 @@
 //! [`CallError`]: why a command has no usable reply, and what errors say about it.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,7 +130,8 @@ impl CallError {
             Self::Unsent(error) | Self::Before(error) => error.is_final(),
             Self::Inherited | Self::Lacks(..) => true,
             Self::Failed(error) => {
-                matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
+                needs_io(error)
+                    || matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
                     || matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE"))
                     || error.code() == Some("ERR") && !is_full(error)
             }
@@ -207,6 +209,14 @@ impl CallError {
 /// Whether the other side behaves as a server without TLS.
 fn is_no_tls(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.is_timeout() || error.to_string().contains("corrupt message")
+}
+
+/// Whether the runtime has no sockets.
+fn needs_io(error: &RedisError) -> bool {
+    let cause = std::error::Error::source(error)
+        .and_then(|cause| cause.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::Unsupported)
 }
 
 /// Whether the server has as many clients as it takes.
