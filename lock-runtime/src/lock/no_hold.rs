@@ -43,9 +43,7 @@ impl Lock {
             NoHold::Failed(error.clone())
         } else if attempt.was_held_here() {
             NoHold::Busy { here: true }
-        } else if attempt.has_sent() {
-            NoHold::Silent(now.since(attempt.started))
-        } else if self.has_waited_for_one_ask(attempt) {
+        } else if attempt.has_sent() || self.has_waited_for_one_ask(attempt) {
             NoHold::Silent(now.since(attempt.started))
         } else {
             // It spent its time behind tasks here.

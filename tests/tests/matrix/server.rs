@@ -8,7 +8,7 @@ use tests::server::Server;
 use tokio::time::sleep;
 
 use crate::crowd::Crowd;
-use crate::{ANSWER, LATE, LONG, fails_in_time, is_confirmed, is_had_soon, is_queued, manager, occupy, warm_up};
+use crate::{LATE, LONG, fails_in_time, is_confirmed, is_had_soon, is_queued, manager, occupy, warm_up};
 
 #[tokio::test]
 async fn row_02_a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() {

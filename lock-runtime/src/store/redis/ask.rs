@@ -39,9 +39,13 @@ impl RedisStore {
             Ok((answer, Some(called))) => {
                 Box::pin(async move { called.wait_for_replicas(deadline).await.map(|()| answer) })
             }
-            Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask) => {
-                Box::pin(self.ask_by_script(ask, deadline))
-            }
+            Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask) => Box::pin(async move {
+                match self.ask_by_script(ask, deadline).await {
+                    // The keys of a slot on its way are here and there, which keeps a script out, and not the claim.
+                    Err(_) if !busy.owner.is_known() => Ok(Answer::Busy(busy)),
+                    answer => answer,
+                }
+            }),
             answer => return Either::Left(ready(answer.map(|(answer, _)| answer))),
         };
         Either::Right(more)
