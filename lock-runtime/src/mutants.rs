@@ -178,7 +178,6 @@ mod seeded {
         RestartedIsMarked,
         RestUnseenByReplica,
         RestWithoutEnd,
-        ReplacementRepeatedInQueue,
         RestWithdrawn,
         RetryUnderNewToken,
         RoomOfFormerConnection,

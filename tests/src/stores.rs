@@ -102,15 +102,13 @@ impl World {
         builder.url(&url).connect().await
     }
 
-    /// Whether a lock needs a majority of independent servers.
-    #[must_use]
     /// How long who waits may pause before it asks again.
     #[must_use]
     pub fn pause(&self) -> Duration {
         if self.is_quorum() { Duration::from_millis(250) } else { Duration::ZERO }
     }
 
-    /// Whether it is a quorum, which has no queue.
+    /// Whether a lock needs a majority of independent servers, which have no queue.
     #[must_use]
     pub fn is_quorum(&self) -> bool {
         matches!(self.store, Store::Quorum(_))

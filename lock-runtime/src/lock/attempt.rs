@@ -191,10 +191,6 @@ impl Attempt {
         if asks {
             self.sent = Sent::Ask;
         }
-        // What was said before counts until there is another answer.
-        if self.told != Told::No {
-            self.told = Told::Nothing;
-        }
         self.no_room = None;
     }
 

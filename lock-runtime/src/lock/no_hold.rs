@@ -10,6 +10,9 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::protocol::{Reach, StoreError};
 
+/// In less time nobody can tell a server that is stopped from one that is about to answer.
+const USUAL_ANSWER: Duration = Duration::from_millis(20);
+
 /// Why a task whose time is up has no hold.
 #[derive(Debug)]
 pub(crate) enum NoHold {
@@ -43,7 +46,7 @@ impl Lock {
             NoHold::Failed(error.clone())
         } else if attempt.was_held_here() {
             NoHold::Busy { here: true }
-        } else if attempt.has_sent() || self.has_waited_for_one_ask(attempt) {
+        } else if is_unanswered(request, attempt) || self.has_waited_for_one_ask(attempt, env, now) {
             NoHold::Silent(now.since(attempt.started))
         } else {
             // It spent its time behind tasks here.
@@ -51,10 +54,11 @@ impl Lock {
         }
     }
 
-    /// Whether a task here asked before the task of `attempt` came, and has no answer yet.
-    fn has_waited_for_one_ask(&self, attempt: &Attempt) -> bool {
+    /// Whether a task here asked before the task of `attempt` came, and has no answer though there was time for one.
+    fn has_waited_for_one_ask(&self, attempt: &Attempt, env: &dyn Env, now: Moment) -> bool {
         let asked = self.pending().and_then(PendingAsk::unanswered_since);
-        asked.is_some_and(|asked| asked.since(attempt.started).is_zero())
+        let usual = USUAL_ANSWER.max(env.distance() * 2);
+        asked.is_some_and(|asked| asked.since(attempt.started).is_zero() && now.since(asked) >= usual)
     }
 
     /// Takes in that the command of the task of `attempt` failed, which had to be answered by `deadline`: counted from when it was sent.
@@ -90,4 +94,11 @@ impl Lock {
             format!("the lease of {expire:?} was over when its grant came, after {took:?}: ask for a longer one");
         Some(StoreError::later(BackendError::new(text)))
     }
+}
+
+/// Whether the task of `attempt` has asked, and never had an answer. Who waited here before has most of its time behind tasks here. A single
+/// try was answered only when it was told that the lock is busy.
+fn is_unanswered(request: &ResolvedRequest, attempt: &Attempt) -> bool {
+    let had_none = request.is_single_try() || (attempt.told() == Told::Nothing && !attempt.waited);
+    attempt.has_sent() && had_none
 }

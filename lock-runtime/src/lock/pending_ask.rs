@@ -377,7 +377,6 @@ impl PendingAsk {
     /// The same ask again, for the safety net. That of a single try does not wait either.
     pub(crate) fn again(&self, env: &dyn Env, give_up: Deadline) -> Ask {
         mutant!(RepeatedTryQueues => return Ask { wait: true, ..self.repeated_as_it_was(env, give_up) });
-        mutant!(ReplacementRepeatedInQueue => return Ask { replaces: None, ..self.repeated_as_it_was(env, give_up) });
         self.repeated_as_it_was(env, give_up)
     }
 

@@ -79,6 +79,11 @@ impl ResolvedRequest {
         self.terms.as_ref().is_some_and(|terms| terms.whole.is_some())
     }
 
+    /// Whether it tries once, and is no part of a request that waits.
+    pub(crate) fn is_single_try(&self) -> bool {
+        self.is_try() && self.whole().is_none_or(Whole::is_try)
+    }
+
     /// The time of the request for several keys that it is a part of.
     pub(crate) fn whole(&self) -> Option<&Whole> {
         self.terms.as_ref()?.whole.as_ref()

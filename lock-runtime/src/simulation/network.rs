@@ -341,11 +341,12 @@ impl Shared {
         let now = self.micros();
         let reply = self.server.execute(client, now, command);
         self.tell(client, command, &reply);
-        let stall = Stall::of(self.server.taken(), self.rate);
+        let taken = self.server.taken();
+        let stall = Stall::of(taken, self.rate);
         // What the server says leaves it when the command ends.
         let leaves = stall.map_or_else(Instant::now, |stall| stall.ends);
         self.frozen = self.frozen.max(leaves);
-        self.observe(now, command);
+        self.observe((now, now + taken), command);
         self.post_pushes(leaves);
         if let Some(Way::Crash | Way::Vanish) = way {
             self.end_process(client, way == Some(Way::Crash));
@@ -421,13 +422,13 @@ impl Shared {
         }
     }
 
-    /// Writes down what a command did to the locks' keys.
-    fn observe(&mut self, now: u64, command: &[Vec<u8>]) {
+    /// Writes down what a command did to the locks' keys, which the server began and ended at these times.
+    fn observe(&mut self, (now, end): (u64, u64), command: &[Vec<u8>]) {
         self.record.on_read(self.server.take_largest_read());
         let snapshot = self.server.snapshot(now);
         let (wires, rate) = (&self.wires, self.rate);
         let is_connected = |process: &str| wires.values().any(|wire| *wire.process == *process);
-        let changes = self.record.compare(snapshot, now, command, is_connected, |micros| nanos_at(rate, micros));
+        let changes = self.record.compare(snapshot, (now, end), command, is_connected, |micros| nanos_at(rate, micros));
         for (key, to) in changes {
             self.journal().note_change(self.number, key, to);
         }

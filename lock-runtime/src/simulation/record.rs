@@ -25,7 +25,7 @@ impl Record {
     pub(super) fn compare(
         &mut self,
         snapshot: Vec<(String, Entry)>,
-        now: u64,
+        (now, end): (u64, u64),
         command: &[Vec<u8>],
         is_connected: impl Fn(&str) -> bool,
         until: impl Fn(u64) -> u64,
@@ -72,7 +72,8 @@ impl Record {
             changes.push((key.clone(), change));
         }
         for (key, (_, expires)) in before.iter().filter(|(key, _)| is_lock(key)) {
-            if !self.keys.contains_key(key) && is_alive(*expires, now) {
+            // A server that stood still past the end of a lease has not taken it away.
+            if !self.keys.contains_key(key) && is_alive(*expires, end) {
                 changes.push((key.clone(), Change::Gone));
             }
         }

@@ -196,7 +196,7 @@ const CASES: [Case; 3] = [
 type SeededInStorm = (&'static str, Bug, &'static str, fn(&Storm) -> bool);
 
 /// The same for several requests that replace, one after another.
-const OF_SEVERAL: [SeededInStorm; 4] = [
+const OF_SEVERAL: [SeededInStorm; 3] = [
     (
         "replace.lua lets an older request wait",
         Bug::Scripts(&[("if not is_newest and not is_new then", "if false then")]),
@@ -204,9 +204,6 @@ const OF_SEVERAL: [SeededInStorm; 4] = [
         |shown| shown.older_ran,
     ),
     ("an older request waits on in its process", Bug::Code(Mutant::OlderWaitsOn), OLDER, |shown| shown.older_ran),
-    ("the newest is repeated as one that waits", Bug::Code(Mutant::ReplacementRepeatedInQueue), OLDER, |shown| {
-        shown.older_ran
-    }),
     (
         "a request that was told that it came comes anew",
         Bug::Scripts(&[(

@@ -388,7 +388,11 @@ async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network
     // Of the tasks of one process that want the lock alone, each round serves one (rule L4). So a task waits for a round for each of them.
     let rounds = u32::try_from(tasks_each.max(3)).unwrap();
     shown.soon = if scene.is_dense { SOON_IN_A_CROWD } else { ROUND * rounds };
-    shown.left = keys.into_iter().map(|(key, _)| key).filter(|key| !key.ends_with(":fence")).collect();
+    shown.left = keys
+        .into_iter()
+        .map(|(key, _)| key)
+        .filter(|key| !key.ends_with(":fence") && !key.ends_with(":newest"))
+        .collect();
     shown.slots = processes[..2].iter().map(|locks| locks.core().table().all().len()).sum();
     (shown, Arc::downgrade(&network))
 }

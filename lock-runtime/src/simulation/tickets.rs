@@ -24,6 +24,8 @@ const WORLDS: u64 = 600;
 const ROUGH: Duration = Duration::from_secs(2);
 /// More than all messages take, to and fro, with what is repeated.
 const SOON: Duration = Duration::from_secs(1);
+/// Messages take their time, as in the other worlds.
+const NOISE: Duration = Duration::from_millis(50);
 const WAIT: Duration = Duration::from_secs(40);
 const LEASE: Duration = Duration::from_secs(12);
 const KEPT: Duration = Duration::from_secs(8);
@@ -163,7 +165,7 @@ fn every_promise_is_kept_by_a_ticket_and_its_adopters() {
         let is_used = shown.has_ticket && shown.adoptions == 1;
         let soon = if shown.has_ticket && !is_used { KEPT + SOON } else { ROUGH + SOON };
         let is_right = !shown.overlap && shown.adoptions <= 1 && shown.in_order && shown.told_lost < 2;
-        if is_right && shown.next_after < soon { Vec::new() } else { vec![format!("{shown:?}")] }
+        if is_right && shown.next_after < soon + NOISE { Vec::new() } else { vec![format!("{shown:?}")] }
     });
     // Both ways are gone: with a ticket, and with a giver that gave up.
     assert!(std::env::var("SEED").is_ok() || tickets.iter().all(|count| count.load(Ordering::Relaxed) > 0));
@@ -174,7 +176,7 @@ fn every_promise_is_kept_by_a_ticket_that_nobody_takes() {
     in_each_world(WORLDS, |seed| {
         let shown = shown(seed, None, false);
         let least = if shown.has_ticket { KEPT.saturating_sub(SOON) } else { Duration::ZERO };
-        let most = if shown.has_ticket { KEPT + SOON } else { ROUGH + SOON };
+        let most = NOISE + if shown.has_ticket { KEPT + SOON } else { ROUGH + SOON };
         if (least..most).contains(&shown.next_after) { Vec::new() } else { vec![format!("{shown:?}")] }
     });
 }

@@ -79,7 +79,7 @@ pub(super) async fn drive<'a>(
             Step::Rejoin if core.is_closed() => return Ok(Driven::Anew),
             Step::Rejoin => {
                 asking = None;
-                attempt.is_seized |= !request.is_try() || slot.peek(|lock| lock.is_seized(turn.id()));
+                attempt.is_seized |= !request.is_single_try() || slot.peek(|lock| lock.is_seized(turn.id()));
                 turn = match rejoin(&slot, turn, request) {
                     Back::Turn(turn) => turn,
                     Back::Joined(joined) => return Ok(Driven::Hold(Hold::joined(&slot, joined, request.body))),
@@ -101,7 +101,7 @@ pub(super) async fn drive<'a>(
             Step::GiveUp => {
                 mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, request, attempt)));
                 note_outlived(&turn, attempt, *now);
-                attempt.is_seized |= !request.is_try() && !slot.peek(|lock| lock.has_turn(turn.id()));
+                attempt.is_seized |= !request.is_single_try() && !slot.peek(|lock| lock.has_turn(turn.id()));
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
             // A token is made once per ask, so a system call beside the round trip is acceptable.
