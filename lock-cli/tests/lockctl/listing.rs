@@ -80,7 +80,7 @@ fn a_list_of_shared_locks_has_those_that_are_held() {
 fn nobody_is_told_that_no_lock_is_held_who_may_not_look() {
     let server = Server::start();
     let _held = holding(&server.url(), 1);
-    for rights in ["-evalsha -eval", "-get"] {
+    for rights in ["-evalsha -eval", "-get -getrange"] {
         let refused = on(&without(&server, rights), &["list"]).assert().code(69);
         assert!(text(&refused.get_output().stdout).is_empty(), "{refused}");
         assert!(text(&refused.get_output().stderr).contains("Rights"), "{refused}");

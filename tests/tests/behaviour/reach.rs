@@ -218,8 +218,11 @@ async fn a_busy_lock_tells_when_its_lease_ends(world: World) {
     let guard = north.lock("p", "k").expire(LONG).acquire().await.unwrap();
     guard.extend(LONG).await.unwrap();
     let busy = south.lock("p", "k").timeout(Duration::from_millis(200)).acquire().await.unwrap_err();
-    let after = busy.retry_after().expect("the store has told");
-    assert!(after > LONG / 2 && after <= LONG, "{after:?}");
+    // A quorum is polled by plain claims, which tell who has the lock and not until when.
+    if !world.is_quorum() {
+        let after = busy.retry_after().expect("the store has told");
+        assert!(after > LONG / 2 && after <= LONG, "{after:?}");
+    }
     assert!(!busy.to_string().contains("this process"), "{busy}");
     let busy = north.lock("p", "k").timeout(Duration::from_millis(20)).acquire().await.unwrap_err();
     assert!(busy.to_string().contains("held by this process") && busy.retry_after().is_none(), "{busy}");

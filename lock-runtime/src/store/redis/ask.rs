@@ -13,7 +13,7 @@ use super::{RedisStore, keys_per_lock, lock_keys, millis, scripts};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 use crate::store::seen::SHARED;
-use crate::store::{Anchor, Answer, Answers, Ask, Replacing, Store as _, StoreError, exactly_one};
+use crate::store::{Anchor, Answer, Answers, Ask, Replacing, Retry, Store as _, StoreError, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -42,7 +42,7 @@ impl RedisStore {
             Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask) => Box::pin(async move {
                 match self.ask_by_script(ask, deadline).await {
                     // The keys of a slot on its way are here and there, which keeps a script out, and not the claim.
-                    Err(_) if !busy.owner.is_known() => Ok(Answer::Busy(busy)),
+                    Err(error) if !busy.owner.is_known() && error.retry == Retry::Later => Ok(Answer::Busy(busy)),
                     answer => answer,
                 }
             }),

@@ -1,6 +1,5 @@
 //! [`CallError`]: why a command has no usable reply, and what errors say about it.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,12 +210,9 @@ fn is_no_tls(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.is_timeout() || error.to_string().contains("corrupt message")
 }
 
-/// Whether the runtime has no sockets.
+/// Whether the runtime has no sockets, as `surroundings::socket` says. The client's error shows its cause in its text alone.
 fn needs_io(error: &RedisError) -> bool {
-    let cause = std::error::Error::source(error)
-        .and_then(|cause| cause.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
-    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::Unsupported)
+    error.kind() == ErrorKind::Io && error.to_string().contains("enable_io")
 }
 
 /// Whether the server has as many clients as it takes.
