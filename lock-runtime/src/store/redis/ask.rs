@@ -61,7 +61,10 @@ impl RedisStore {
         called.live.check_vote()?;
         let value = called.take_value();
         let is_granted = value == Value::Okay;
-        let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
+        let answer = read_claimed(value, ask, called.sent, called.link.drift).inspect_err(|_| {
+            // A reply to another command: on this connection, replies are out of step.
+            called.link.drop_connection(called.live.made.generation);
+        })?;
         let is_confirmed = !is_granted || called.link.replicas.is_none();
         Ok((answer, (!is_confirmed).then(|| Box::new(called))))
     }

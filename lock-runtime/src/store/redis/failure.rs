@@ -129,11 +129,22 @@ impl CallError {
             Self::Unsent(error) | Self::Before(error) => error.is_final(),
             Self::Inherited | Self::Lacks(..) => true,
             Self::Failed(error) => {
-                needs_io(error)
-                    || matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
+                matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
                     || matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE"))
                     || error.code() == Some("ERR") && !is_full(error)
             }
+        }
+    }
+
+    /// Whether a connection fails so while its server restarts or another takes its place.
+    pub(super) fn is_of_a_restart(&self) -> bool {
+        match self {
+            Self::Failed(error) | Self::Setup(_, error) => {
+                error.is_connection_refusal() || error.is_connection_dropped() || error.code() == Some("LOADING")
+            }
+            Self::Unsuitable(_) => true,
+            Self::Of(_, error) => error.is_of_a_restart(),
+            _ => false,
         }
     }
 
@@ -208,11 +219,6 @@ impl CallError {
 /// Whether the other side behaves as a server without TLS.
 fn is_no_tls(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.is_timeout() || error.to_string().contains("corrupt message")
-}
-
-/// Whether the runtime has no sockets, as `surroundings::socket` says. The client's error shows its cause in its text alone.
-fn needs_io(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Io && error.to_string().contains("enable_io")
 }
 
 /// Whether the server has as many clients as it takes.

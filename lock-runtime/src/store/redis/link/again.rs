@@ -35,9 +35,7 @@ impl Link {
             }
             // Its task waits for room.
             CallError::Unsent(reason) if matches!(**reason, CallError::NoRoom) => false,
-            CallError::Unsent(reason) => {
-                !reason.is_final() && !reason.is_out_of_time() && !self.has_others() && self.is_briefly_away()
-            }
+            CallError::Unsent(reason) => reason.is_of_a_restart() && !self.has_others() && self.is_briefly_away(),
             _ => false,
         }
     }

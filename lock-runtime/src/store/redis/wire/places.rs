@@ -226,6 +226,7 @@ impl Places {
     /// Takes in a reply. Who waits for it is to be woken.
     pub(super) fn on_reply(&mut self, reply: Value, to_wake: &mut Vec<Waker>) -> Result<(), Unasked> {
         let next = self.order.pop_front().ok_or(Unasked)?;
+        self.heard += 1;
         match &next.whose {
             Whose::Place(place) => {
                 if self.answer(*place, reply, to_wake) {
@@ -246,8 +247,6 @@ impl Places {
     /// Notes a reply for a place. Returns whether it is the last one for it.
     fn answer(&mut self, number: usize, reply: Value, to_wake: &mut Vec<Waker>) -> bool {
         let Some(place) = self.all.get_mut(number) else { return true };
-        // What nobody waits for says little: a proxy may have lost one reply, and the next ones come to the wrong places.
-        self.heard += u64::from(matches!(place, Place::Waiting { .. }));
         let answered = match place {
             Place::Waiting { want: Want::One, waker, .. } => {
                 to_wake.extend(waker.take());
