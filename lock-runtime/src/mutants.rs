@@ -98,7 +98,6 @@ mod seeded {
         LatePermitBinds,
         LateRefusalCounts,
         LateAdoptionIsLost,
-        LateIsAnswer,
         LateIsGivenBack,
         LateReleaseLeft,
         LateTryTakesAll,

@@ -291,7 +291,7 @@ pub(super) const ALL: &[Seeded] = &[
     on_a_quorum(|_| true, code("Q2: the token of a refused ask is used again", Mutant::RefusedTokenKept, BACKED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
-    seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON))),
+    seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, ERRORS))),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, RELEASED),
@@ -341,7 +341,6 @@ pub(super) const ALL: &[Seeded] = &[
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
-    seen_in(556_728_941, late(code("L7: that a repetition came too late is its answer", Mutant::LateIsAnswer, TAKEN))),
     seen_in(
         3381,
         near(

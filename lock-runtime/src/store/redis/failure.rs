@@ -33,6 +33,8 @@ pub(crate) enum CallError {
     Lacks(String, &'static str),
     /// What answers there can't hold locks, for this reason.
     Unsuitable(String),
+    /// This process can't make such a connection here, for this reason.
+    Unsupported(String),
     /// There was no connection for this reason, and nothing was sent.
     Unsent(Box<CallError>),
     /// The answer to a command that was then sent again. What became of that is unknown.
@@ -122,6 +124,8 @@ impl CallError {
             | Self::NoConnection(_)
             | Self::NoRoom
             | Self::Unsuitable(_)
+            // Another caller's runtime may have what this one lacks.
+            | Self::Unsupported(_)
             | Self::Setup(..)
             | Self::UnknownScript { .. }
             // The next time it may be another server.
@@ -180,7 +184,7 @@ impl CallError {
             Self::Lacks(server, what) => BackendError::new(format!(
                 "{server} lacks {what}: locks need Redis 7.0 or newer, any Valkey, or a server that can do the same"
             )),
-            Self::Unsuitable(text) => BackendError::new(text),
+            Self::Unsuitable(text) | Self::Unsupported(text) => BackendError::new(text),
             Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
             Self::Unsent(error) | Self::Before(error) => error.into_problem(),
             Self::Of(server, error) => error.into_problem().of(&server),

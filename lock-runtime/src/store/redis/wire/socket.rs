@@ -117,7 +117,7 @@ impl Peer {
     /// Connects. The caller has a limit of its own.
     pub(crate) async fn open(&self) -> Result<Socket, CallError> {
         let of_setup = |error: io::Error| match error.kind() {
-            io::ErrorKind::Unsupported => CallError::Unsuitable(error.to_string()),
+            io::ErrorKind::Unsupported => CallError::Unsupported(error.to_string()),
             // The path of a Unix socket. The client library calls it a refused connection.
             io::ErrorKind::NotFound => CallError::Setup(
                 "there is no such socket: is the server running, and is this the path of its `unixsocket`?",
@@ -155,11 +155,11 @@ impl fmt::Debug for Peer {
 
 #[cfg(not(feature = "tls"))]
 fn no_tls() -> CallError {
-    CallError::Unsuitable("TLS needs the feature `tls` of lock-runtime: switch it on in Cargo.toml".to_owned())
+    CallError::Unsupported("TLS needs the feature `tls` of lock-runtime: switch it on in Cargo.toml".to_owned())
 }
 
 fn no_unix() -> CallError {
-    CallError::Unsuitable("this system has no connection of this kind".to_owned())
+    CallError::Unsupported("this system has no connection of this kind".to_owned())
 }
 
 /// Connects to the first address of the host that answers.
