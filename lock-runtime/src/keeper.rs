@@ -192,19 +192,16 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
         slot.release_for_late_task(release);
     }
     for slot in found.dropped {
-        if let Some(release) = slot.take_unused_lease() {
-            core.release_later(release);
-        }
-        core.table().forget_if_unused(&slot);
+        slot.release_unused();
     }
     for slot in if missed { core.table().all() } else { found.verify } {
-        visit.next_action(slot, Trigger::Verify);
+        visit.look(slot, Trigger::Verify);
     }
     for slot in found.tracked {
-        visit.next_action(slot, Trigger::Tick);
+        visit.look(slot, Trigger::Tick);
     }
     for slot in found.due {
-        visit.next_action(slot, Trigger::Timer);
+        visit.look(slot, Trigger::Timer);
     }
     for slot in found.watched {
         visit.repeat_ask(slot);
@@ -222,9 +219,12 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    fn next_action(&mut self, slot: Arc<Slot>, trigger: Trigger) {
-        let action = slot.next_action(trigger, &self.round);
-        follow(self.keeper, self.core, slot, action, Some(&mut self.work));
+    fn look(&mut self, slot: Arc<Slot>, trigger: Trigger) {
+        let mut actions = Vec::new();
+        slot.look(trigger, &self.round, &mut actions);
+        for action in actions {
+            follow(self.keeper, self.core, Arc::clone(&slot), action, Some(&mut self.work));
+        }
     }
 
     fn repeat_ask(&mut self, slot: Arc<Slot>) {
@@ -233,17 +233,15 @@ impl Visit<'_> {
             self.work.heartbeat |= !slot.pauses();
         }
         // An ask that its task repeated just now is not repeated here.
-        if let Some(ask) = slot.repeatable_ask(FRESH_ANSWER, self.round.deadline) {
-            self.work.asks.push((slot, ask));
-        }
+        let asks = slot.repeatable_asks(FRESH_ANSWER, self.round.deadline);
+        self.work.asks.extend(asks.into_iter().map(|ask| (Arc::clone(&slot), ask)));
     }
 }
 
 /// Does what a lease needs. A renewal goes into `work`, or is sent at once when there is no `work`.
 fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Action, work: Option<&mut Work>) {
     match action {
-        Action::Done | Action::LookAgain => {}
-        Action::Renew(renewal) | Action::RenewUnused(renewal) => match work {
+        Action::Renew(renewal) => match work {
             Some(work) => work.renewals.push((slot, renewal)),
             None => send_renewals(keeper, &Arc::downgrade(core), vec![(slot, renewal)]),
         },
@@ -254,8 +252,6 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
         }
         Action::Connect => connect_again(keeper),
         Action::ReleaseLingered(release) => core.release_lingered(&slot, release),
-        Action::PassOver => slot.pass_over(),
-        Action::EndUnused => core.end_unused(&slot),
         Action::Lost(token, reason) => core.revoke(&slot, Some(&token), reason),
     }
 }

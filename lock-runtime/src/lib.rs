@@ -33,7 +33,6 @@ pub use rustls;
 mod mutants;
 
 mod address;
-mod attendance;
 mod blocking;
 mod builder;
 mod clock;

@@ -8,17 +8,14 @@ mod adopting;
 mod bias;
 mod counters;
 mod events;
-mod family;
 mod giving;
 mod handle;
 mod hold;
 mod repeat_limit;
 mod schedule;
-mod seizing;
 mod slot;
 mod stand_in;
 mod table;
-mod turn;
 mod waiter_limit;
 mod watch;
 
@@ -35,7 +32,6 @@ pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};
 pub(crate) use slot::Slot;
 use slot::lingering::LingeringLeases;
 use table::Table;
-use turn::Turn;
 use waiter_limit::WaiterLimit;
 pub(crate) use watch::{Protected, Watch};
 
@@ -49,7 +45,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::{Deadline, Moment};
 use crate::fork::Origin;
-use crate::lock::{Lock, Revoked};
+use crate::lock::{Lock, Seized};
 use crate::loss_reason::LossReason;
 use crate::observe::metrics;
 use crate::settings::Settings;
@@ -131,7 +127,7 @@ impl Core {
 
     /// Whether a task here has the lock `key` alone, or asks for it alone.
     pub(crate) fn has_turn_here(&self, key: &str) -> bool {
-        self.table.get(key).is_some_and(|slot| slot.peek(Lock::is_taken))
+        self.table.get(key).is_some_and(|slot| slot.peek(Lock::is_in_use))
     }
 
     /// The receiver of the store's pushes and interruptions.
@@ -195,7 +191,6 @@ impl Core {
     fn fail_waiters(&self) {
         for slot in self.table.all() {
             slot.close();
-            self.table.forget_if_unused(&slot);
         }
     }
 
@@ -274,29 +269,28 @@ impl Core {
     fn release_unless_taken_over(&self, slot: &Arc<Slot>) {
         mutant!(DroppedGuardKept => return);
         if self.store.kind().is_immediate {
-            if let Some(release) = slot.take_unused_lease() {
-                self.release_later(release);
-            }
+            slot.release_unused();
         } else {
             self.schedule.release_unless_taken_over(slot);
         }
     }
 
     /// Ends the lease under its hold, if the lease has `token` (rule L6: a hold that outlives its deadline ends the
-    /// whole lease). The next task's turn begins. A body under the hold is woken, and the lease is released once the
-    /// body is dropped (rule 14).
+    /// whole lease). A body under the hold is woken, and the lease is released once the body is dropped (rule 14).
     pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, reason: LossReason) {
-        let Some(Revoked { release, turn, hold }) = slot.revoke(token, reason) else { return };
-        if let Some(hold) = hold {
+        for hold in slot.step(|lock, out| lock.revoke(token, reason, slot.env(), out)) {
             self.note_loss(slot.key(), hold);
         }
-        if let Some(release) = release {
-            self.release_later(release);
+    }
+
+    /// A request that replaces the holder enters in front of all others (rule 25). A hold here ends by force.
+    fn enter_in_front(self: &Arc<Self>, key: &Arc<str>) -> acquire::Task {
+        loop {
+            match self.table().enter_in_front(self, key) {
+                (slot, Seized::Entered(id)) => return acquire::Task::entrant(slot, id),
+                (slot, Seized::Leased(token)) => self.revoke(&slot, Some(&token), LossReason::Forced),
+            }
         }
-        if let Some(id) = turn {
-            drop(Turn::new(slot, id));
-        }
-        self.table.forget_if_unused(slot);
     }
 
     /// Whether a task of this process holds the lock, alone or shared.
@@ -318,20 +312,6 @@ impl Core {
     /// The slots of a lock: first that of the lock alone. The others are looked for only when that does not do.
     fn slots_of(&self, key: &str) -> impl Iterator<Item = Arc<Slot>> {
         self.table.get(key).into_iter().chain(std::iter::once_with(|| self.table.sharing(key)).flatten())
-    }
-
-    /// Ends a hold that has no user any more.
-    pub(crate) fn end_unused(&self, slot: &Arc<Slot>) {
-        let ended = slot.step(|lock, out| {
-            if let Some(id) = lock.unused_hold() {
-                slot.take_from_permits(lock, id);
-            }
-            lock.end_unused(&**slot, out)
-        });
-        let Some((id, ended)) = ended else { return };
-        let release_stale = |stale: Option<Release>, _| stale.into_iter().for_each(|stale| self.release_later(stale));
-        Turn::new(slot, id).conclude(ended, release_stale);
-        self.table().forget_if_unused(slot);
     }
 }
 

@@ -281,7 +281,8 @@ impl LockOptions {
             linger_cs,
             terms,
         };
-        if request.share.is_some() && !request.joins_readers() {
+        let is_plain_reader = request.share == Some(Share::READ) && request.renew && request.terms.is_none();
+        if request.share.is_some() && !is_plain_reader {
             if self.linger.is_some() && request.may_linger() {
                 return Err(LockError::setting("linger", NOT_USED_AGAIN));
             }

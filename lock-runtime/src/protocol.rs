@@ -76,8 +76,6 @@ pub(crate) struct Ask {
     pub(crate) fences: u32,
     /// When the caller gives up. A store must not act on an ask that arrives later.
     pub(crate) give_up: Deadline,
-    /// Whether the keeper repeats it.
-    pub(crate) repeats: bool,
 }
 
 /// A request that takes the lock from its owner (rule 25).
@@ -301,7 +299,7 @@ impl Ask {
     pub(crate) fn along(release: &Release, give_up: Deadline) -> Option<Self> {
         let (token, claim) = release.again.clone()?;
         let (key, share) = (Arc::clone(&release.key), release.share);
-        Some(Self { key, token, share, claim, wait: true, replaces: None, fences: 0, give_up, repeats: false })
+        Some(Self { key, token, share, claim, wait: true, replaces: None, fences: 0, give_up })
     }
 
     /// The release that withdraws this ask.

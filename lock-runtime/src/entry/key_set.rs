@@ -4,8 +4,8 @@
 //! (in the order of the names) is released, and the task waits for the busy key. Then it goes on behind it. So a task that waits
 //! for a key holds only keys before it, and no tasks wait for each other in a circle.
 //!
-//! While the keys are gathered, each lease is renewed, and each hold is early (`lock/early.rs`): a task that is not polled keeps
-//! nobody out. The time of the holds begins when all keys are held.
+//! While the keys are gathered, each lease is renewed, and each hold ends a claim after the task was last polled ([`KeepAlive`]). The
+//! time of the holds begins when all keys are held.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,10 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::{Entry, already_held};
-use crate::attendance::Attendance;
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
 use crate::local::{Hold, HoldHandle};
-use crate::lock::{ResolvedRequest, Whole, answer_time};
+use crate::lock::{KeepAlive, ResolvedRequest, Whole, answer_time};
 use crate::observe::spans::HoldSpan;
 use crate::settings::Settings;
 use crate::store::Store as _;
@@ -159,32 +158,30 @@ impl Entry {
     ) -> Result<Vec<Hold>, LockError> {
         let start = times.give_up.start();
         let mut held = Vec::with_capacity(requests.len());
-        let attendance = Attendance::new();
+        let alive = KeepAlive::new(start);
         loop {
             let gathering = async {
-                self.gather_more(requests, &mut held, times, &attendance).await?;
+                self.gather_more(requests, &mut held, times, &alive).await?;
                 if held.len() == requests.len() {
                     self.begin(requests, &held, borrowed, times.latest).await?;
                 }
-                Ok(held.len())
+                Ok::<_, LockError>(held.len())
             };
-            let outcome = attendance.attend(gathering).await;
+            let outcome = alive.poll_within(gathering).await;
+            // What is asked for again does not begin with the whole.
+            times.is_begun = true;
             let error = match outcome {
                 Some(Ok(had)) if had == requests.len() => return Ok(held),
-                Some(Ok(_)) => {
-                    times.is_begun = true;
-                    continue;
-                }
+                Some(Ok(_)) => continue,
                 Some(Err(error)) => error,
                 None => {
-                    // Rule L7: this task did not come. It goes on with the first key that was taken back.
-                    let left = held.iter().position(|hold| hold.handle().is_taken_back()).unwrap_or(held.len());
+                    // This task was not polled for too long. It goes on with the first key that was lost.
+                    let left = held.iter().position(|hold| !hold.handle().is_valid()).unwrap_or(held.len());
                     held.truncate(left);
-                    times.is_begun = true;
                     if !times.give_up.has_passed() {
                         continue;
                     }
-                    self.came_late(requests.get(left), times)
+                    self.polled_late(requests.get(left), times)
                 }
             };
             mutant!(HalfTakenSetKept => std::mem::forget(std::mem::take(&mut held)));
@@ -195,8 +192,6 @@ impl Entry {
             if !error.is_lost() || times.give_up.has_passed() {
                 return Err(self.refused(error, start));
             }
-            // What is asked for again does not begin with the whole.
-            times.is_begun = true;
         }
     }
 
@@ -206,7 +201,7 @@ impl Entry {
         requests: &[&ResolvedRequest],
         held: &mut Vec<Hold>,
         mut times: Whole,
-        attendance: &Arc<Attendance>,
+        alive: &Arc<KeepAlive>,
     ) -> Result<(), LockError> {
         let rest = requests.get(held.len()..).unwrap_or_default();
         // What a task here holds is not worth a command.
@@ -214,7 +209,7 @@ impl Entry {
         let tried = rest.get(..rest.iter().position(has_turn_here).unwrap_or(rest.len())).unwrap_or_default();
         if tried.len() > 1 {
             let mut behind = None;
-            for outcome in self.try_all(tried, times, attendance).await {
+            for outcome in self.try_all(tried, times, alive).await {
                 match outcome {
                     // What a try has got is released before it ends: all of it.
                     Ok(hold) if behind.is_none() || times.is_try() => held.push(hold),
@@ -236,7 +231,7 @@ impl Entry {
         }
         let Some(next) = requests.get(held.len()) else { return Ok(()) };
         let left = if times.is_try() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
-        held.push(self.engine.acquire(&next.part_of(times, left, attendance)).await?);
+        held.push(self.engine.acquire(&next.part_of(times, left, alive)).await?);
         Ok(())
     }
 
@@ -245,15 +240,14 @@ impl Entry {
         &self,
         requests: &[&ResolvedRequest],
         times: Whole,
-        attendance: &Arc<Attendance>,
+        alive: &Arc<KeepAlive>,
     ) -> Vec<Result<Hold, LockError>> {
-        let requests: Vec<_> =
-            requests.iter().map(|request| request.part_of(times, Duration::ZERO, attendance)).collect();
+        let requests: Vec<_> = requests.iter().map(|request| request.part_of(times, Duration::ZERO, alive)).collect();
         join_all(requests.iter().map(|request| self.engine.acquire(request))).await
     }
 
-    /// The error of a request whose task came too late, and that lacks this `key`.
-    fn came_late(&self, key: Option<&&ResolvedRequest>, times: Whole) -> LockError {
+    /// The error of a request whose task was polled too late, and that lacks this `key`.
+    fn polled_late(&self, key: Option<&&ResolvedRequest>, times: Whole) -> LockError {
         let (key, waited) =
             (key.map_or(&self.request.key, |request| &request.key).to_string(), times.give_up.start().elapsed());
         if times.is_try() {
@@ -297,15 +291,13 @@ impl Entry {
             let confirmed = own().chain(nested()).map(|(handle, request)| handle.confirm_for(request, by));
             join_all(confirmed).await.into_iter().collect::<Result<(), _>>()?;
         }
-        // From here on the keeper takes none of them back.
-        if let Some((taken, _)) = own().find(|(handle, _)| !handle.end_early()) {
-            return Err(taken.lost_error(false));
-        }
         let now = Moment::now();
         if let Some((lost, _)) = own().find(|(handle, _)| handle.remaining_at(now).is_zero()) {
             return Err(lost.lost_error(false));
         }
-        own().for_each(|(handle, request)| handle.begin(request, now));
+        if let Some((lost, _)) = own().find(|(handle, request)| !handle.begin(request, now)) {
+            return Err(lost.lost_error(false));
+        }
         nested().for_each(|(handle, request)| handle.keep_out(request, now));
         Ok(())
     }

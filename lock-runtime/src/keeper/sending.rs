@@ -41,8 +41,9 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
         for (slot, renewal) in slots.into_iter().zip(renewals) {
             let outcome = outcomes.next().and_then(|outcome| keeper.on_outcome(slot.key(), RENEW, outcome).ok());
             confirmed += usize::from(matches!(outcome, Some(Renewed::Until(_))));
-            let action = slot.on_renewal(&renewal, sent, outcome);
-            follow(&keeper, &core, slot, action, None);
+            if let Some(action) = slot.on_renewal(&renewal, sent, outcome) {
+                follow(&keeper, &core, slot, action, None);
+            }
         }
         core.note_renewals(confirmed);
     });
@@ -207,17 +208,7 @@ mod tests {
             let own = seen.expect("it is held").owner;
             for (token, is_given_up) in [(own, false), (locks.core().next_token(false, None), true)] {
                 let (key, give_up) = (guard.key().into(), Deadline::after(Duration::ZERO));
-                let ask = Ask {
-                    key,
-                    token,
-                    share: None,
-                    claim: CLAIM,
-                    wait: true,
-                    replaces: None,
-                    fences: 0,
-                    give_up,
-                    repeats: true,
-                };
+                let ask = Ask { key, token, share: None, claim: CLAIM, wait: true, replaces: None, fences: 0, give_up };
                 assert_eq!(is_left(&slot, &ask), is_given_up && bug.is_none(), "{bug:?}");
             }
         }

@@ -33,16 +33,14 @@ pub(super) async fn watch(keeper: Arc<Keeper>, core: Weak<Core>) {
 fn ask_for(keeper: &Arc<Keeper>, core: &Arc<Core>) {
     let deadline = keeper.by();
     let slots = keeper.schedule.watched().into_iter().filter(|slot| !keeper.store.connection(slot.key()).is_cut_off);
-    let asks = slots.filter_map(|slot| slot.repeatable_ask(UNREAD_ASKED_EVERY, deadline).map(|ask| (slot, ask)));
+    let asks = slots.flat_map(|slot| {
+        let asks = slot.repeatable_asks(UNREAD_ASKED_EVERY, deadline);
+        asks.into_iter().map(move |ask| (Arc::clone(&slot), ask))
+    });
     for batch in batches_of_asks(keeper, asks.collect()) {
         let (keeper, core) = (Arc::clone(keeper), Arc::downgrade(core));
         tokio::spawn(async move {
-            let slots: Vec<_> = batch.iter().map(|(slot, _)| Arc::clone(slot)).collect();
             repeat_asks(&keeper, &core, batch).await;
-            // The keeper's next tick comes after this.
-            for slot in slots {
-                slot.count_from_grant();
-            }
         });
     }
 }

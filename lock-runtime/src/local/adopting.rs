@@ -11,10 +11,9 @@ use super::hold::Hold;
 use super::slot::ScheduleKeys;
 use super::slot::Slot;
 use super::stand_in::StandIn;
-use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::lock::{Adopted, Attempt, ResolvedRequest};
+use crate::lock::{Adopted, Attempt, ResolvedRequest, Started};
 use crate::loss_reason::LossReason;
 use crate::observe::metrics;
 use crate::protocol::{Adoption, Ask, Grant, Reach, Release, Retry, StoreError, TicketAnswer};
@@ -104,7 +103,6 @@ impl Adopter {
             replaces: None,
             fences: u32::from(request.fenced),
             give_up: by,
-            repeats: false,
         };
         let before = std::mem::replace(&mut self.may_stand, true);
         let mut stand_in = StandIn::begin(&self.slot, &ask.withdrawal(), ScheduleKeys::default(), by.start());
@@ -131,22 +129,20 @@ impl Adopter {
 
     /// Starts the hold on what the store has granted to an ask of that time.
     fn start(mut self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Result<Hold, LockError> {
-        let Some(turn) = self.take_turn(request, grant, sent) else {
+        let Some(started) = self.take(request, grant, sent) else {
             return Err(lost(request, self.slot.peek(|lock| lock.was_forced(&self.token))));
         };
         self.is_done = true;
-        let now = Moment::now();
-        let hold = Hold::start(turn, request, now).map_err(|_| lost(request, false))?;
         metrics::waited(request.prefix(), sent.elapsed());
-        Ok(hold)
+        Ok(Hold::started(&self.slot, started, request))
     }
 
-    /// Takes the turn together with the lease. `None` when the lease is over by now, or another lease is younger.
-    fn take_turn(&self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Option<Turn> {
+    /// Takes what the store has granted. `None` when the lease is over by now, or another lease is younger.
+    fn take(&self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Option<Started> {
         let Self { slot, token, claim, .. } = self;
         loop {
-            match slot.step(|lock, out| lock.adopt(token, *claim, request, grant, sent, &**slot, out)) {
-                Adopted::Turn(id, withdrawal) => return Some(slot.core.seized_turn(slot, id, withdrawal)),
+            match slot.step(|lock, out| lock.adopt(token, *claim, request, grant, sent, slot.env(), out)) {
+                Adopted::Started(started) => return Some(*started),
                 Adopted::Over => return None,
                 // The store gave the lock to this adopter after that lease: it has ended there.
                 Adopted::Beside(other) => slot.core.revoke(slot, Some(&other), LossReason::NotKnown),

@@ -59,7 +59,7 @@ impl Events for Core {
         if !self.may_be_told_of(token) {
             return;
         }
-        match self.slots_of(key).find_map(|slot| Some((slot.step(|lock, out| lock.on_forced(token, out))?, slot))) {
+        match self.slots_of(key).find_map(|slot| Some((slot.step(|lock, _| lock.on_forced(token))?, slot))) {
             Some((ForcedToken::Leased, slot)) => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)));
                 mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), crate::loss_reason::LossReason::Forced));

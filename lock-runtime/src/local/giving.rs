@@ -10,7 +10,7 @@ use super::slot::Slot;
 use super::stand_in::StandIn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::lock::{EndedHold, ReleaseDone};
+use crate::lock::{EndedHold, Ending, ReleaseDone};
 use crate::protocol::{Feature, Giving, Ownership, Release};
 use crate::store::Store as _;
 use crate::timing::CLAIM;
@@ -21,19 +21,20 @@ impl Hold {
     /// the store. Returns the ticket.
     pub(crate) async fn give_away(mut self, kept_for: Duration) -> Result<Token, LockError> {
         let (handle, now) = (self.handle().clone(), Moment::now());
-        let Some(turn) = self.take_turn() else { return Err(handle.lost_error(false)) };
-        let slot = turn.slot();
-        let (ended, release) = slot.step(|lock, _| lock.end_given(turn.id(), &**slot, now));
+        let Some(user) = self.take_user(true) else { return Err(handle.lost_error(false)) };
+        let slot = Arc::clone(handle.slot());
+        let (ended, release) = slot.step(|lock, _| lock.end_given(user, slot.env(), now));
         let hold = ended.hold;
         handle.end_counting();
         let Some(release) = release else {
             let lost = handle.lost_error(false);
-            turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
+            if let Ending::Lost(left) = ended.ending {
+                self.release_lost(left, hold);
+            }
             return Err(lost);
         };
-        let deadline = StandIn::answered_by(turn.slot(), now);
-        let mut pending = PendingGift::begin(turn.slot(), &release, kept_for, now);
-        drop(turn);
+        let deadline = StandIn::answered_by(&slot, now);
+        let mut pending = PendingGift::begin(&slot, &release, kept_for, now);
         let given = handle.core().store().give(&pending.giving, deadline).await;
         match given.map_err(|error| error.of_lock(handle.key()))? {
             // The keeper has given the ticket back, because this task did not come.

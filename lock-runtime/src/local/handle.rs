@@ -7,11 +7,9 @@ use tokio::sync::Notify;
 
 use super::Core;
 use super::slot::Slot;
-use super::turn::Turn;
-use crate::attendance::Early;
 use crate::clock::{Deadline, Moment};
 use crate::key::PrefixPlace;
-use crate::lock::{ActiveHold, Joined, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
+use crate::lock::{Joined, KeepAlive, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
@@ -43,52 +41,47 @@ enum Extended {
 struct HoldInner {
     slot: Arc<Slot>,
     id: u64,
+    /// The reader's number among those that have the hold together; zero for the hold of one task.
+    member: u64,
     token: Token,
     fence: OnceLock<u64>,
     path: Path,
     terms: Option<Arc<Terms>>,
     /// For the calls that enter the hold again inside of its body.
     reentry: Reentry,
-    /// While the acquire goes on (see `early.rs`).
-    early: Option<Arc<Early>>,
+    /// While the acquire goes on.
+    alive: Option<Arc<KeepAlive>>,
     /// Counts the hold of one of several readers until it ends.
     holding: Mutex<Option<metrics::Holding>>,
 }
 
 impl HoldHandle {
-    pub(super) fn new(turn: &Turn, started: Started, request: &ResolvedRequest) -> Self {
-        let Started { token, fence, path, holding, .. } = started;
-        let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
-        let (terms, early) = (request.terms.clone(), request.early());
-        Self(Opaque::new(HoldInner { slot, id, token, fence, path, terms, reentry: Reentry::new(), early, holding }))
+    pub(super) fn new(slot: &Arc<Slot>, started: Started, request: &ResolvedRequest) -> Self {
+        let Started { id, member, token, fence, path, holding, alive, .. } = started;
+        let (slot, holding, terms) = (Arc::clone(slot), Mutex::new(holding), request.terms.clone());
+        let reentry = Reentry::new();
+        Self(Opaque::new(HoldInner { slot, id, member, token, fence, path, terms, reentry, alive, holding }))
     }
 
     /// For a reader that has joined the hold of others.
-    pub(super) fn of_reader(slot: &Arc<Slot>, joined: Joined) -> Self {
-        let Joined { id, token, holding, early } = joined;
+    pub(super) fn of_reader(slot: &Arc<Slot>, joined: Joined, request: &ResolvedRequest) -> Self {
+        let Joined { id, member, token, holding, alive } = joined;
         let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
-        let (path, terms, reentry) = (Path::HandOver, None, Reentry::new());
-        Self(Opaque::new(HoldInner { slot, id, token, fence, path, terms, reentry, early, holding }))
+        let (path, terms, reentry) = (Path::HandOver, request.terms.clone(), Reentry::new());
+        Self(Opaque::new(HoldInner { slot, id, member, token, fence, path, terms, reentry, alive, holding }))
     }
 
-    /// The turn that the hold was started with.
-    pub(super) fn turn(&self) -> Turn {
-        let HoldInner { slot, id, .. } = &*self.0;
-        Turn::new(slot, *id)
+    pub(super) fn slot(&self) -> &Arc<Slot> {
+        &self.0.slot
     }
 
-    pub(super) fn early(&self) -> Option<&Arc<Early>> {
-        self.0.early.as_ref()
+    /// The id of the hold, and the reader's number in it.
+    pub(super) fn ids(&self) -> (u64, u64) {
+        (self.0.id, self.0.member)
     }
 
-    /// Ends the time in which the keeper may take the hold back. Returns `false` when the keeper has done so.
-    pub(crate) fn end_early(&self) -> bool {
-        self.0.early.as_ref().is_none_or(|early| early.end())
-    }
-
-    /// Whether the keeper has taken the hold back, because its task did not come (rule L7).
-    pub(crate) fn is_taken_back(&self) -> bool {
-        self.0.early.as_ref().is_some_and(|early| early.is_taken_back())
+    pub(super) fn alive(&self) -> Option<&Arc<KeepAlive>> {
+        self.0.alive.as_ref()
     }
 
     /// Notes that a reader's part of the hold has ended.
@@ -184,8 +177,8 @@ impl HoldHandle {
     }
 
     pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
-        let HoldInner { slot, id, .. } = &*self.0;
-        let ends = slot.peek(|lock| lock.lease_of(*id)?.ends(now));
+        let HoldInner { slot, id, member, .. } = &*self.0;
+        let ends = slot.peek(|lock| lock.lease_of(*id)?.ends_for(*member, now));
         ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
@@ -224,9 +217,16 @@ impl HoldHandle {
         let terms = self.0.terms.as_ref()?;
         let now = Moment::now();
         self.0.slot.peek(|lock| {
-            // The deadline may have passed without anybody having taken note of that.
-            let lease = lock.lease_of(self.0.id).filter(|lease| lease.has_ended(now));
-            let _ = lease.and_then(Lease::ended_hold);
+            let Some(lease) = lock.lease_of(self.0.id) else { return };
+            if self.0.member > 0 {
+                // A reader's own time is its own, while the lease goes on.
+                if !lease.has_ended(now) && terms.max_hold().is_some() {
+                    terms.note_spent();
+                }
+            } else if lease.has_ended(now) {
+                // The deadline may have passed without anybody having taken note of that.
+                let _ = lease.ended_hold();
+            }
         });
         terms.spent()
     }
@@ -234,7 +234,7 @@ impl HoldHandle {
     /// Refuses an extension beyond the time that the hold is allowed.
     fn check_extension(&self, lease: Duration) -> Result<(), LockError> {
         let now = Moment::now();
-        let latest = self.0.slot.peek(|lock| lock.lease_of(self.0.id)?.hold.as_ref().and_then(ActiveHold::latest_end));
+        let latest = self.0.slot.peek(|lock| lock.lease_of(self.0.id)?.latest_end_for(self.0.member, now));
         match latest.map(|latest| latest.remaining_at(now)) {
             Some(left) if lease > left => {
                 let reason = format!("{lease:?} is longer than the {left:?} that `max_hold` leaves to this hold");
@@ -315,13 +315,14 @@ impl HoldHandle {
             if let Some(hold) = &mut lease.hold {
                 hold.move_end(own, now);
             }
+            lease.move_reader_end(self.0.member, own);
             Extended::Yes
         })
     }
 
-    /// Begins the time of a hold that was one of several keys until `now`.
-    pub(crate) fn begin(&self, request: &ResolvedRequest, now: Moment) {
-        self.0.slot.step(|lock, _| lock.begin_time(self.0.id, request, self.0.terms.as_ref(), now));
+    /// Begins the time of a hold whose acquire is complete `now`. Returns `false` when the hold is lost.
+    pub(crate) fn begin(&self, request: &ResolvedRequest, now: Moment) -> bool {
+        self.0.slot.step(|lock, _| lock.begin_time(self.ids(), request, self.0.terms.as_ref(), now))
     }
 
     /// Has the store confirm the lease for as long as the nested `request` keeps others out. Its body starts within a command timeout.

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::acquire::Task;
 use super::handle::HoldHandle;
 use super::slot::ScheduleKeys;
 use super::slot::Slot;
 use super::stand_in::StandIn;
-use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::lock::{Ended, EndedHold, Ending, Joined, ReleaseDone, ResolvedRequest, Started};
+use crate::lock::{Ended, EndedHold, Ending, Joined, ReleaseDone, ResolvedRequest, Started, User};
 use crate::observe;
 use crate::protocol::{Ask, Ownership, Release, Released};
 use crate::store::Store;
-use crate::timing::CLAIM;
 use crate::token::Token;
 
 /// The release of a hold: done, or on its way. What waits for the store is boxed, and so compiled here and not in each
@@ -29,45 +28,49 @@ pub(crate) type Releasing = Either<Ready<Result<(), LockError>>, BoxFuture<'stat
 #[derive(Debug)]
 pub(crate) struct Hold {
     handle: HoldHandle,
-    /// Whether the turn is still to be passed on, after the end of the hold.
-    has_turn: bool,
+    /// Whether the hold is still to be ended.
+    is_open: bool,
     /// The shutdown waits for the end of the body.
     body: Option<TaskTrackerToken>,
 }
 
 impl Hold {
-    /// Starts the hold on the slot's lease. Returns the turn when the lease is gone, is not good enough (rule L1), would be one permit
-    /// too many (rule S8), or has no fencing token left.
-    pub(super) fn start(turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Self, Turn> {
-        match turn.slot().step(|lock, out| lock.start(turn.id(), request, now, out)) {
-            Some(started) => Ok(Self::new(turn, started, request)),
-            None => Err(turn),
-        }
+    /// The hold that the task has got.
+    pub(super) fn new(task: Task, started: Started, request: &ResolvedRequest) -> Self {
+        Self::started(&task.into_slot(), started, request)
     }
 
     /// The hold that has started.
-    pub(super) fn new(turn: Turn, started: Started, request: &ResolvedRequest) -> Self {
-        if let Some(owner) = started.dead_owner.as_ref().filter(|owner| !turn.core().is_own_token(owner)) {
+    pub(super) fn started(slot: &Arc<Slot>, started: Started, request: &ResolvedRequest) -> Self {
+        if let Some(owner) = started.dead_owner.as_ref().filter(|owner| !slot.core.is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        let handle = HoldHandle::new(&turn, started, request);
-        Self::with(turn, handle, request.body)
-    }
-
-    fn with(turn: Turn, handle: HoldHandle, body: bool) -> Self {
-        let body = body.then(|| turn.core().bodies().token());
-        turn.defuse();
-        Self { handle, has_turn: true, body }
+        Self::with(HoldHandle::new(slot, started, request), request.body)
     }
 
     /// The part of a reader that has joined the hold of others.
-    pub(super) fn joined(slot: &Arc<Slot>, joined: Joined, body: bool) -> Self {
-        Self::with(Turn::new(slot, joined.id), HoldHandle::of_reader(slot, joined), body)
+    pub(super) fn joined(slot: &Arc<Slot>, joined: Joined, request: &ResolvedRequest) -> Self {
+        Self::with(HoldHandle::of_reader(slot, joined, request), request.body)
+    }
+
+    fn with(handle: HoldHandle, body: bool) -> Self {
+        let body = body.then(|| handle.core().bodies().token());
+        Self { handle, is_open: true, body }
     }
 
     /// Whether a body runs under it, and not only a guard.
     fn has_body(&self) -> bool {
         self.body.is_some()
+    }
+
+    pub(super) fn slot(&self) -> &Arc<Slot> {
+        self.handle.slot()
+    }
+
+    /// Who ends the hold. `None` when that is done.
+    pub(super) fn take_user(&mut self, waits: bool) -> Option<User> {
+        let (id, member) = self.handle.ids();
+        std::mem::take(&mut self.is_open).then(|| User { id, member, has_body: self.has_body(), waits })
     }
 
     /// Whether its fencing token is still to be drawn.
@@ -89,58 +92,47 @@ impl Hold {
         self.end(true, now)
     }
 
-    /// Takes the turn of the hold, to end it. `None` when that is done, by the task or by the keeper.
-    pub(super) fn take_turn(&mut self) -> Option<Turn> {
-        if !std::mem::take(&mut self.has_turn) {
-            return None;
-        }
-        if self.handle.end_early() {
-            return Some(self.handle.turn());
-        }
-        // The turn and the lease may be another task's by now.
-        self.handle.end_counting();
-        None
-    }
-
     fn end(mut self, beside_others: bool, now: Moment) -> Releasing {
-        let Some(turn) = self.take_turn() else { return Either::Left(ready(Ok(()))) };
-        let slot = Arc::clone(turn.slot());
+        let Some(user) = self.take_user(true) else { return Either::Left(ready(Ok(()))) };
+        let slot = Arc::clone(self.slot());
         let mut ended_entries = ScheduleKeys::default();
-        let ended = slot.step_before_cancel(&mut ended_entries, |state, out| {
-            slot.take_from_permits(&mut state.lock, turn.id());
-            let mut ended = state.lock.end(turn.id(), self.has_body(), &*slot, now, out);
-            if let Ending::Yield(release) = &mut ended.ending {
-                release.again = Some((state.lock.note_yield(release, &*slot, now), release.claim.min(CLAIM)));
-            }
-            ended
-        });
+        let Ended { ending, hold } =
+            slot.step_before_cancel(&mut ended_entries, |state, out| state.lock.end(user, slot.env(), now, out));
         self.handle.end_counting();
-        let (pending_release, turn, hold) = match ended {
-            Ended { ending: Ending::Free(release), hold } => {
+        let (pending_release, again) = match ending {
+            Ending::Free(release) => {
                 let release = Release { beside_others, ..release };
-                (PendingRelease::begin(&slot, release, ended_entries, now), None, hold)
+                (PendingRelease::begin(&slot, release, user.id, ended_entries, now), None)
             }
-            Ended { ending: Ending::Yield(release), hold } => {
-                // The turn stays with this task until the store has answered: another task could only wait for the same
-                // answer.
-                let takings = slot.takings();
-                (PendingRelease::begin(&slot, release, ended_entries, now), Some((turn, takings)), hold)
+            Ending::Yield(release) => {
+                let overtakes = slot.overtakes();
+                (PendingRelease::begin(&slot, release, user.id, ended_entries, now), Some(overtakes))
             }
-            ended => {
-                mutant!(ReleasePerHold => if matches!(ended.ending, Ending::Kept) {
-                    self.handle.release_again(None);
-                });
+            ending => {
                 slot.core.schedule().cancel(ended_entries);
-                let lost = matches!(ended.ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
-                let rests = if let Ending::Rests(release) = &ended.ending { Some(release.token.clone()) } else { None };
-                turn.conclude(ended, |left, hold| self.release_lost(left, hold));
-                return match rests.filter(|token| is_to_rest(&slot, token)) {
-                    Some(token) => Either::Right(Box::pin(self.wait_until_it_rests(token, now))),
-                    None => Either::Left(ready(lost.map_or(Ok(()), Err))),
+                return match ending {
+                    Ending::Lost(left) => {
+                        let lost = self.handle.lost_error(true);
+                        self.release_lost(left, hold);
+                        Either::Left(ready(Err(lost)))
+                    }
+                    Ending::Rests(release) => {
+                        let token = release.token.clone();
+                        slot.core.release_later(release);
+                        if is_to_rest(&slot, &token) {
+                            Either::Right(Box::pin(self.wait_until_it_rests(token, now)))
+                        } else {
+                            Either::Left(ready(Ok(())))
+                        }
+                    }
+                    _ => {
+                        mutant!(ReleasePerHold => self.handle.release_again(None));
+                        Either::Left(ready(Ok(())))
+                    }
                 };
             }
         };
-        Either::Right(Box::pin(self.settle(pending_release, turn, now, hold)))
+        Either::Right(Box::pin(self.settle(pending_release, again, now, hold)))
     }
 
     /// Waits until the store has said that the lock of `token` rests (rule 23). The keeper sends that, and repeats it.
@@ -162,7 +154,7 @@ impl Hold {
     fn settle(
         self,
         mut pending_release: PendingRelease,
-        turn: Option<(Turn, u32)>,
+        overtakes: Option<u32>,
         now: Moment,
         hold: Option<EndedHold>,
     ) -> impl Future<Output = Result<(), LockError>> {
@@ -171,14 +163,15 @@ impl Hold {
             let core = self.handle.core();
             let release = &mut pending_release.release;
             let again = Ask::along(release, deadline);
-            let outcome = match (&turn, &again) {
-                (Some((turn, takings)), Some(ask)) => {
+            let slot = self.slot();
+            let outcome = match (overtakes, &again) {
+                (Some(overtakes), Some(ask)) => {
                     let answered = {
                         let command = pin!(core.store().release_one(release, deadline));
-                        turn.slot().while_wanted(*takings, ask, command).await
+                        slot.while_wanted(overtakes, ask, command).await
                     };
                     if let Some(outcome) = answered {
-                        outcome.inspect_err(|error| turn.slot().on_failed_ask(ask, error))
+                        outcome.inspect_err(|error| slot.on_failed_ask(ask, error))
                     } else {
                         // The ask that went along with the release was withdrawn meanwhile. The release is still to be
                         // done, without the ask.
@@ -205,9 +198,11 @@ impl Hold {
                 self.note_loss(hold.map(|hold| EndedHold { reason, ..hold }));
                 return Err(lost);
             }
-            if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
-                turn.on_answer(&ask, answer);
-                core.schedule().watch_queue(turn.slot());
+            if let (Some(ask), Some(answer)) = (again, released.again) {
+                if !slot.on_answer(&ask, answer) {
+                    core.withdraw(ask.withdrawal());
+                }
+                core.schedule().watch_queue(slot);
             }
             Ok(())
         }
@@ -249,16 +244,15 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some(turn) = self.take_turn() else { return };
-        let had_body = self.has_body();
-        let slot = turn.slot();
-        let now = Moment::now();
-        let ended = slot.step(|lock, out| {
-            slot.take_from_permits(lock, turn.id());
-            lock.end_dropped(turn.id(), had_body, &**slot, now, out)
-        });
+        let Some(user) = self.take_user(false) else { return };
+        let (slot, now) = (self.slot(), Moment::now());
+        let Ended { ending, hold } = slot.step(|lock, out| lock.end(user, slot.env(), now, out));
         self.handle.end_counting();
-        turn.conclude(ended, |left, hold| self.release_lost(left, hold));
+        match ending {
+            Ending::Kept => {}
+            Ending::Lost(left) => self.release_lost(left, hold),
+            Ending::Rests(release) | Ending::Free(release) | Ending::Yield(release) => slot.core.release_later(release),
+        }
     }
 }
 
@@ -267,14 +261,16 @@ impl Drop for Hold {
 struct PendingRelease {
     slot: Arc<Slot>,
     release: Release,
+    /// The id of the hold that has ended.
+    id: u64,
     stand_in: StandIn,
     is_answered: bool,
 }
 
 impl PendingRelease {
-    fn begin(slot: &Arc<Slot>, release: Release, entries: ScheduleKeys, now: Moment) -> Self {
+    fn begin(slot: &Arc<Slot>, release: Release, id: u64, entries: ScheduleKeys, now: Moment) -> Self {
         let stand_in = StandIn::begin(slot, &release, entries, now);
-        Self { slot: Arc::clone(slot), release, stand_in, is_answered: false }
+        Self { slot: Arc::clone(slot), release, id, stand_in, is_answered: false }
     }
 
     /// Returns whether the answer tells the outcome of the release. It does not when the keeper has released the lease
@@ -288,11 +284,15 @@ impl PendingRelease {
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
+        let Self { slot, release, id, .. } = self;
+        if release.again.is_some() {
+            slot.step(|lock, _| lock.end_release(*id));
+        }
         if self.is_answered {
             return;
         }
-        self.slot.on_release_ended(&self.release);
-        self.stand_in.release(&self.release);
+        slot.on_release_ended(release);
+        self.stand_in.release(release);
     }
 }
 

@@ -13,22 +13,18 @@ use super::Core;
 use super::waiter_limit::{CountedWaiter, WaiterLimit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
-    Action, Attempt, Effects, Entered, Env, Lease, Lock, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger, Waiter,
+    Action, Attempt, Effects, Entered, Env, Lease, Lock, ReleaseDone, ResolvedRequest, Round, Trigger, Waiter,
 };
-use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
-use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError};
+use crate::protocol::{Answer, Ask, Pushed, Reach, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};
 use crate::token::Token;
 
 mod env;
 pub(in crate::local) mod lingering;
-mod passing;
-pub(in crate::local) mod permits;
 mod wanted;
 
 use lingering::Listed;
-use permits::PermitQueue;
 
 /// What this process knows about one key in use.
 #[derive(Debug)]
@@ -39,17 +35,13 @@ pub(crate) struct Slot {
     pub(super) key: Arc<str>,
     /// `None` for the lock alone.
     pub(super) share: Option<Share>,
-    /// Tells the slots of one name and share apart.
-    pub(super) number: u32,
-    /// Where tasks wait for this permit, or another of the same name.
-    pub(super) permits: Option<Arc<PermitQueue>>,
     /// Counts the leases of this process that share the lock. `None` for the lock alone.
     pub(super) leases: Option<SharedLeases>,
     pub(super) state: Mutex<State>,
-    /// Wakes the task that drives the store, and the tasks that watch the hold. A wake-up is a hint to look again.
+    /// Wakes the tasks that watch a hold. A wake is a hint to look again.
     pub(super) changed: Notify,
-    /// How often a turn was taken from its task, which is late (rule L7), or has to leave it to another one (rules 24 and 25).
-    pub(super) takings: AtomicU32,
+    /// How often a task was overtaken whose command may still be sent.
+    pub(super) overtakes: AtomicU32,
 }
 
 /// The lock, and what was arranged for it.
@@ -70,6 +62,16 @@ pub(super) struct Unfinished {
     stale: ScheduleKeys,
     /// Whether one more lease lingers.
     is_newly_listed: bool,
+    /// Whether no task uses the lock any more.
+    is_unused: bool,
+}
+
+impl Unfinished {
+    /// Wakes who is to be woken.
+    #[cfg(test)]
+    pub(super) fn wake(&mut self) {
+        self.effects.woken.drain(..).for_each(Waker::wake);
+    }
 }
 
 /// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
@@ -90,12 +92,10 @@ impl Slot {
             core: Arc::clone(core),
             key: Arc::clone(key),
             share: None,
-            number: 0,
-            permits: None,
             leases: None,
             state: Mutex::default(),
             changed: Notify::new(),
-            takings: AtomicU32::new(0),
+            overtakes: AtomicU32::new(0),
         }
     }
 
@@ -113,7 +113,6 @@ impl Slot {
         let mut state = self.state.lock();
         let result = change(&mut state.lock);
         debug_assert!(state.is_arranged(&Effects::default()), "such a change is a step");
-        debug_assert!(state.lock.is_in_order(), "a task uses a lock that is forgotten");
         result
     }
 
@@ -161,10 +160,11 @@ impl Slot {
     fn take_step<T>(self: &Arc<Self>, left: &mut Unfinished, step: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut state = self.state.lock();
         let result = step(&mut state, &mut left.effects);
+        state.lock.settle(self.env(), &mut left.effects);
         if !state.is_arranged(&left.effects) {
             state.arrange(self, left);
         }
-        debug_assert!(state.lock.is_in_order(), "a task uses a lock that is forgotten");
+        left.is_unused = state.lock.counts_if_unused().is_some();
         result
     }
 
@@ -177,44 +177,39 @@ impl Slot {
         if left.effects.has_more() {
             self.carry_out_more(left);
         }
+        if left.is_unused {
+            self.core.table().forget_if_unused(self);
+        }
     }
 
     /// What few steps ask for.
     fn carry_out_more(self: &Arc<Self>, left: &mut Unfinished) {
         let Unfinished { effects, is_newly_listed, .. } = left;
-        std::mem::take(&mut effects.calls).into_iter().for_each(Waker::wake);
-        if let Some(waits) = effects.refused_permit {
+        let Effects { woken, dropped, releases, withdrawals, leaves, refused_permit, lingers, .. } =
+            std::mem::take(effects);
+        woken.into_iter().for_each(Waker::wake);
+        drop(dropped);
+        withdrawals.into_iter().for_each(|withdrawal| self.core.withdraw(withdrawal));
+        releases.into_iter().for_each(|release| self.core.release_later(release));
+        if leaves {
+            self.core.release_unless_taken_over(self);
+        }
+        if let Some(waits) = refused_permit {
             self.core.tell_queues_beside(self, waits);
         }
-        if effects.lingers {
+        if lingers {
             self.core.on_linger_began(self, *is_newly_listed);
         }
     }
 
     /// Changes the lease of `token`, if the slot has it.
     pub(super) fn change_lease(&self, token: &Token, change: impl FnOnce(&mut Lease)) {
-        self.note(|lock| lock.lease_mut().filter(|lease| lease.token == *token).map(change));
+        self.note(|lock| lock.lease_under(token).map(change));
     }
 
-    /// Makes the task that drives the store, and the tasks that watch the hold, look again.
-    pub(crate) fn wake(&self) {
-        self.changed.notify_waiters();
-    }
-
-    /// How often a turn was taken from its task so far. While this number stays the same, a task's command is still
-    /// wanted.
-    pub(super) fn takings(&self) -> u32 {
-        self.takings.load(Ordering::Relaxed)
-    }
-
-    /// Takes a lease that no task uses, for its release.
-    pub(crate) fn take_unused_lease(self: &Arc<Self>) -> Option<Release> {
-        self.step(|lock, _| lock.take_unused_lease(self.env()))
-    }
-
-    /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
-    pub(super) fn revoke(self: &Arc<Self>, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
-        self.step(|lock, out| lock.revoke(token, reason, self.env(), out))
+    /// How often a task was overtaken so far. While this number stays the same, a task's command is still wanted.
+    pub(super) fn overtakes(&self) -> u32 {
+        self.overtakes.load(Ordering::Relaxed)
     }
 
     pub(super) fn env(&self) -> &dyn Env {
@@ -231,23 +226,23 @@ impl Slot {
 
     /// Takes in that the store refuses the ask that the keeper has repeated, and would refuse it again.
     pub(crate) fn on_refused_repetition(self: &Arc<Self>, ask: &Ask, error: &StoreError) {
-        self.step(|lock, out| lock.on_refused_repetition(ask, error.clone(), out));
+        self.step(|lock, _| lock.on_refused_repetition(ask, error.clone()));
     }
 
     /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
     pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
-        self.step(|lock, out| lock.on_grant(pushed, out))
+        self.step(|lock, _| lock.on_grant(pushed))
     }
 
-    /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
+    /// Pushes may have been missed. A task asks again.
     pub(crate) fn on_interruption(self: &Arc<Self>) {
-        self.step(Lock::on_interruption);
+        self.step(|lock, _| lock.on_interruption());
     }
 
     /// Takes in that an ask failed.
-    pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
+    pub(super) fn on_failed_ask(self: &Arc<Self>, ask: &Ask, error: &StoreError) {
         match error.reach {
-            Reach::Unsent => self.note(|lock| lock.on_unsent_ask(ask)),
+            Reach::Unsent => self.step(|lock, _| lock.on_unsent_ask(ask)),
             // A script that is refused may have done a part of its work.
             Reach::Unanswered | Reach::Refused => self.withdraw_given_up(ask),
         }
@@ -270,76 +265,82 @@ impl Slot {
 
     /// Takes in that the command of the task of `attempt` failed, which had to be answered by `deadline`.
     pub(super) fn on_failed_command(&self, attempt: &mut Attempt, error: StoreError, deadline: Deadline) {
-        self.note(|lock| lock.on_failed_command(attempt, error, deadline, self, Moment::now()));
-        self.wake();
+        self.note(|lock| lock.on_failed_command(attempt, error, deadline, self.env(), Moment::now()));
     }
 
     /// Takes in that the store has answered since its last failure.
     pub(super) fn forget_failure(&self) {
         self.note(Lock::forget_failure);
-        self.wake();
     }
 
     /// Whether the ask was refused only because this process is just releasing a lease of the same lock: its token is used for nothing
     /// else here, in no mode.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
-        let owner = self.peek(|lock| lock.own_owner(self));
+        let owner = self.peek(|lock| lock.own_owner(self.env()));
         owner.is_some_and(|owner| !self.core.uses(&self.key, &owner))
     }
 
     /// Notes that one of those who waited for the release of `token` is gone.
     pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> ReleaseDone {
-        let done = self.note(|lock| lock.end_use(token));
-        self.core.table().forget_if_unused(self);
-        done
+        self.step(|lock, _| lock.end_use(token))
     }
 }
 
 /// The keeper's side.
 impl Slot {
-    /// Decides what the lease needs from the keeper now.
-    pub(crate) fn next_action(self: &Arc<Self>, trigger: Trigger, round: &Round) -> Action {
+    /// The keeper looks. What it has to do goes into `actions`.
+    pub(crate) fn look(self: &Arc<Self>, trigger: Trigger, round: &Round, actions: &mut Vec<Action>) {
         let mut stale = ScheduleKeys::default();
-        let (action, held_long) = self.step_before_cancel(&mut stale, |state, out| {
+        let held_long = self.step_before_cancel(&mut stale, |state, out| {
             if trigger == Trigger::Timer && state.entries.due.take_if(|(at, _)| *at <= Instant::now()).is_some() {
                 state.lock.on_timer();
             }
-            state.lock.look(trigger, round, self.env(), out)
+            state.lock.look(trigger, round, self.env(), actions, out)
         });
         self.core.schedule().cancel(stale);
         if let Some(held_for) = held_long {
             self.core.note_long_hold(self, held_for);
         }
-        action
+    }
+
+    /// Releases the leases that lie free, and that nobody waits for.
+    pub(crate) fn release_unused(self: &Arc<Self>) {
+        self.step(|lock, out| lock.release_unused(self.env(), out));
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
-    pub(crate) fn on_renewal(self: &Arc<Self>, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
+    pub(crate) fn on_renewal(
+        self: &Arc<Self>,
+        renewal: &Renewal,
+        sent: Moment,
+        outcome: Option<Renewed>,
+    ) -> Option<Action> {
         self.step(|lock, out| lock.on_renewal(renewal, sent, outcome, self.env(), out))
     }
 
-    /// The ask that the keeper repeats as the safety net, if the last answer is at least that old.
-    pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
-        self.peek(|lock| lock.repeatable_ask(age, give_up, self))
-    }
-
-    /// What was granted to this slot was not read: its runtime is blocked. So the time of its task counts from the grant.
-    pub(crate) fn count_from_grant(&self) {
-        self.note(|lock| lock.count_from_grant(self));
+    /// The asks that the keeper repeats as the safety net, whose last answers are at least that old.
+    pub(crate) fn repeatable_asks(&self, age: Duration, give_up: Deadline) -> Vec<Ask> {
+        self.peek(|lock| lock.repeatable_asks(age, give_up, self.env()))
     }
 
     pub(crate) fn is_queued(&self) -> bool {
         self.peek(Lock::is_queued)
     }
 
-    /// Whether the ask in the store's queue need not be repeated yet.
+    /// Whether no ask in the store's queue has to be repeated yet.
     pub(crate) fn pauses(&self) -> bool {
-        self.peek(|lock| lock.pending().is_some_and(|pending| pending.pauses(self)))
+        self.peek(|lock| lock.asks_pause(self.env()))
     }
 
     /// Whether the slot has a lease.
     pub(crate) fn has_lease(&self) -> bool {
-        self.peek(|lock| lock.lease().is_some())
+        self.peek(|lock| lock.leases().next().is_some())
+    }
+
+    /// Fails all waiters that the manager refuses.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let refused = self.step(|lock, _| lock.close(|waiter: &Waiter| self.core.refuses(waiter.is_inside)));
+        refused.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -348,10 +349,9 @@ impl State {
     fn is_arranged(&self, effects: &Effects) -> bool {
         let Self { lock, entries, listed } = self;
         lock.is_tracked() == entries.tracked.is_some()
-            && (entries.due.is_none() || lock.has_look())
-            && (listed.is_none() || lock.lease().is_some())
-            && effects.look_in.is_none()
-            && !effects.takes_turn
+            && !lock.has_new_look()
+            && (listed.is_none() || lock.leases().next().is_some())
+            && !effects.is_overtaken
             && !effects.lingers
     }
 
@@ -359,29 +359,27 @@ impl State {
     /// first never replaces what was decided later.
     fn arrange(&mut self, slot: &Arc<Slot>, left: &mut Unfinished) {
         let Self { lock, entries, listed } = self;
-        let Unfinished { effects, stale, is_newly_listed } = left;
-        if effects.takes_turn {
-            slot.takings.fetch_add(1, Ordering::Relaxed);
+        let Unfinished { effects, stale, is_newly_listed, .. } = left;
+        if effects.is_overtaken {
+            slot.overtakes.fetch_add(1, Ordering::Relaxed);
         }
-        let schedule = slot.core.schedule();
-        if let Some(pause) = effects.look_in {
-            let at = Instant::now() + pause;
-            if !effects.lingers || entries.due.is_none_or(|(due, _)| due > at) {
-                set_timer(slot, at, entries);
+        if lock.take_new_look() {
+            match lock.next_look() {
+                None => stale.due = entries.due.take(),
+                // An earlier timer looks in vain, and sets the next one.
+                Some(at) if entries.due.is_some_and(|(due, _)| due <= at) => {}
+                Some(at) => set_timer(slot, at, entries),
             }
         }
         if lock.is_tracked() {
-            entries.tracked.get_or_insert_with(|| schedule.track(slot));
+            entries.tracked.get_or_insert_with(|| slot.core.schedule().track(slot));
         } else {
             stale.tracked = entries.tracked.take();
-        }
-        if !lock.has_look() {
-            stale.due = entries.due.take();
         }
         if effects.lingers {
             *is_newly_listed = listed.is_none();
             Listed::begin(listed, slot);
-        } else if listed.is_some() && lock.lease().is_none() {
+        } else if listed.is_some() && lock.leases().next().is_none() {
             *listed = None;
         }
     }
@@ -396,28 +394,32 @@ fn set_timer(slot: &Arc<Slot>, at: Instant, entries: &mut ScheduleKeys) {
 pub(super) enum Entrance<'a> {
     /// The task need not wait, or must not.
     Found(Entered),
-    /// The task waits under this id, in the slot's queue or in that of all permits.
+    /// The task waits under this id.
     Waits(u64, CountedWaiter<'a>),
     /// The waiter limit is reached.
     Full(usize),
 }
 
 impl Slot {
+    /// A task comes. Under the lock of the table, so that the slot is not forgotten before; what follows is left to [`Slot::finish`].
     pub(super) fn enter<'a>(
         self: &Arc<Self>,
         waiter_limit: &'a WaiterLimit,
         request: &ResolvedRequest,
         now: Moment,
-    ) -> Entrance<'a> {
-        self.step(|lock, _| {
-            if let Some(entered) = lock.enter(request, now) {
-                return Entrance::Found(entered);
-            }
-            let waiting = match waiter_limit.admit(lock.waiting()) {
-                Ok(waiting) => waiting,
-                Err(limit) => return Entrance::Full(limit),
+    ) -> (Entrance<'a>, Unfinished) {
+        self.step_in_table(|lock, out| {
+            let id = match lock.enter(request, self.env(), now, out) {
+                Entered::Waits(id) => id,
+                entered => return Entrance::Found(entered),
             };
-            Entrance::Waits(lock.wait(Waiter::new(request)), waiting)
+            match waiter_limit.admit(lock.waiting()) {
+                Ok(waiting) => {
+                    lock.wait(id, request);
+                    Entrance::Waits(id, waiting)
+                }
+                Err(limit) => Entrance::Full(limit),
+            }
         })
     }
 }

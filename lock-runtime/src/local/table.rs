@@ -9,13 +9,11 @@ use tokio::sync::Notify;
 mod slots;
 
 use super::Core;
-use super::family::Family;
-use super::slot::permits::OldPlace;
 use super::slot::{Entrance, Slot};
 use crate::clock::Moment;
 use crate::lock::{Counts, Lock, ResolvedRequest, Seized};
 use crate::mutex::Mutex;
-use crate::share::Share;
+use crate::share::{Share, SharedLeases};
 use crate::token::Token;
 use slots::Slots;
 
@@ -25,9 +23,9 @@ type RandomState = foldhash::fast::RandomState;
 #[cfg(test)]
 type RandomState = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-type Families = HashMap<Arc<str>, Family, RandomState>;
+type Sharing = HashMap<Arc<str>, Vec<Arc<Slot>>, RandomState>;
 
-/// One slot for each key that a task here holds, waits for, or still has to release.
+/// One slot for each key, and each mode, that a task here holds, waits for, or still has to release.
 ///
 /// Lock order: the table, then a slot, then the keeper's schedule.
 #[derive(Debug, Default)]
@@ -43,13 +41,13 @@ pub(crate) struct Table {
 struct Keys {
     slots: Slots,
     /// The slots whose leases share their locks, by the locks' names.
-    sharing: Families,
+    sharing: Sharing,
     /// What the slots that are forgotten have counted.
     forgotten: Counts,
 }
 
 impl Table {
-    /// Takes the turn for a key, or a place in its queue when the request waits. Or joins the readers who hold it at `now`.
+    /// Enters the lock of a key, in the mode of the request.
     ///
     /// Also returns the slot that keeps this request out because its lease lingers here for another mode.
     pub(super) fn enter<'a>(
@@ -59,57 +57,31 @@ impl Table {
         now: Moment,
     ) -> (Arc<Slot>, Entrance<'a>, Option<Arc<Slot>>) {
         let key = &request.key;
-        let keys = &mut *self.keys.lock();
-        if let Some(share) = request.share {
-            let Keys { slots, sharing, .. } = keys;
-            let family = match sharing.get_mut(key) {
-                Some(family) => family,
-                None => sharing.entry(Arc::clone(key)).or_default(),
-            };
-            let (slot, entered) = family.enter(core, request, share, now);
-            let alone = slots.get(key).filter(|slot| slot.peek(Lock::lingers)).cloned();
-            return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
-        }
-        let slot = keys.slot_of(core, key);
+        let mut keys = self.keys.lock();
+        let slot = keys.slot_of(core, key, request.share);
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
-        let entered = slot.enter(&core.waiter_limit, request, now);
-        (slot, entered, keys.sharing.get(key).and_then(Family::lingering))
-    }
-
-    /// The same for a task that came late to the permit to which it was called, and keeps its place among those who wait for any.
-    pub(super) fn enter_again<'a>(
-        &self,
-        core: &'a Arc<Core>,
-        request: &ResolvedRequest,
-        share: Share,
-        place: OldPlace,
-    ) -> (Arc<Slot>, Entrance<'a>) {
-        let Keys { sharing, .. } = &mut *self.keys.lock();
-        sharing.entry(Arc::clone(&request.key)).or_default().enter_permit(core, request, share, Some(place))
+        let (entered, mut left) = slot.enter(&core.waiter_limit, request, now);
+        let lingering = keys.lingering_beside(key, request.share);
+        drop(keys);
+        slot.finish(&mut left);
+        (slot, entered, lingering)
     }
 
     /// The slot for a lock that is adopted under `token`. The slot knows the token from now on.
     pub(super) fn slot_for_adopter(&self, core: &Arc<Core>, request: &ResolvedRequest, token: &Token) -> Arc<Slot> {
-        let key = &request.key;
-        let keys = &mut *self.keys.lock();
-        let slot = match request.share {
-            Some(share) => keys.sharing.entry(Arc::clone(key)).or_default().add_permit(core, request, share),
-            None => keys.slot_of(core, key),
-        };
+        let mut keys = self.keys.lock();
+        let slot = keys.slot_of(core, &request.key, request.share);
         // Under the table's lock: the slot is not forgotten before.
         slot.note(|lock| lock.note_adopter(token));
         slot
     }
 
-    /// Takes the turn for a key from whoever has it.
-    pub(super) fn seize(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
+    /// A request that replaces the holder enters in front of all others.
+    pub(super) fn enter_in_front(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
         let mut keys = self.keys.lock();
-        let slot = keys.slot_of(core, key);
-        let (seized, mut left) = slot.step_in_table(|lock, out| lock.seize_for_newest(&*slot, Moment::now(), out));
-        mutant!(CallsUnderTable => {
-            slot.finish(&mut left);
-            return (slot, seized);
-        });
+        let slot = keys.slot_of(core, key, None);
+        let (seized, mut left) = slot.step_in_table(|lock, out| lock.enter_in_front(slot.env(), out));
+        mutant!(CallsUnderTable => left.wake());
         drop(keys);
         slot.finish(&mut left);
         (slot, seized)
@@ -119,16 +91,14 @@ impl Table {
     pub(super) fn is_wanted_beside(&self, slot: &Arc<Slot>) -> bool {
         mutant!(LingersBesideOthers => return false);
         let keys = self.keys.lock();
-        let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
-        let others = family.iter().filter(|other| other.share != Some(Share::READ));
+        let others = keys.sharing(&slot.key).iter().filter(|other| other.share != Some(Share::READ));
         keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.peek(Lock::waits_for_lease))
     }
 
     /// The slots that share the lock of `slot`, and have a queue of their own: readers, and other numbers of permits.
     pub(super) fn beside(&self, slot: &Slot) -> Vec<Arc<Slot>> {
         let keys = self.keys.lock();
-        let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
-        family.iter().filter(|other| other.share != slot.share).cloned().collect()
+        keys.sharing(&slot.key).iter().filter(|other| other.share != slot.share).cloned().collect()
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {
@@ -137,7 +107,7 @@ impl Table {
 
     /// The slots whose leases share the lock `key`.
     pub(super) fn sharing(&self, key: &str) -> Vec<Arc<Slot>> {
-        self.keys.lock().sharing.get(key).map(|family| family.slots().to_vec()).unwrap_or_default()
+        self.keys.lock().sharing(key).to_vec()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
@@ -179,23 +149,55 @@ impl Table {
 }
 
 impl Keys {
-    /// The slot of `key`, which is added when the key was not in use.
-    fn slot_of(&mut self, core: &Arc<Core>, key: &Arc<str>) -> Arc<Slot> {
-        self.slots.get_or_add(key, || Arc::new(Slot::new(core, key)))
+    /// The slot of `key` in this mode, which is added when it was not in use.
+    fn slot_of(&mut self, core: &Arc<Core>, key: &Arc<str>, share: Option<Share>) -> Arc<Slot> {
+        if share.is_none() {
+            return self.slots.get_or_add(key, || Arc::new(Slot::new(core, key)));
+        }
+        let slots = match self.sharing.get_mut(key) {
+            Some(slots) => slots,
+            None => self.sharing.entry(Arc::clone(key)).or_default(),
+        };
+        if let Some(slot) = slots.iter().find(|slot| slot.share == share) {
+            return Arc::clone(slot);
+        }
+        // All of them together count their leases.
+        let leases = slots.first().and_then(|slot| slot.leases.clone()).unwrap_or_else(SharedLeases::default);
+        slots.push(Arc::new(Slot { share, leases: Some(leases), ..Slot::new(core, key) }));
+        slots.last().map_or_else(|| Arc::new(Slot::new(core, key)), Arc::clone)
+    }
+
+    /// The slots whose leases share the lock `key`: one for each mode.
+    fn sharing(&self, key: &str) -> &[Arc<Slot>] {
+        self.sharing.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The slot whose lease lingers in another mode than that of this `share`, and keeps others out. Readers share the lock with a
+    /// lease of readers, and permits do not linger.
+    fn lingering_beside(&self, key: &str, share: Option<Share>) -> Option<Arc<Slot>> {
+        let alone = self.slots.get(key).filter(|_| share.is_some());
+        mutant!(LingersBesideOthers => return alone.filter(|slot| slot.peek(Lock::lingers)).cloned());
+        let readers =
+            self.sharing(key).iter().filter(|slot| share != Some(Share::READ) && slot.share == Some(Share::READ));
+        alone.into_iter().chain(readers).find(|slot| slot.peek(Lock::lingers)).cloned()
     }
 
     /// Forgets `slot` when no task uses it. Returns whether it did.
     fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> bool {
         let Self { slots, sharing, forgotten } = self;
         let counts = if slot.share.is_some() {
-            let Some(family) = sharing.get_mut(&slot.key) else { return false };
-            let counts = family.forget_if_unused(slot);
-            if family.slots().is_empty() {
+            let Some(slots) = sharing.get_mut(&slot.key) else { return false };
+            let Some(place) = slots.iter().position(|listed| Arc::ptr_eq(listed, slot)) else { return false };
+            let counts = slot.peek(Lock::counts_if_unused);
+            if counts.is_some() {
+                slots.swap_remove(place);
+            }
+            if slots.is_empty() {
                 sharing.remove(&slot.key);
             }
             counts
         } else {
-            slots.remove_if(slot, || slot.note(Lock::forget_if_unused))
+            slots.remove_if(slot, || slot.peek(Lock::counts_if_unused))
         };
         counts.map(|counts| forgotten.add(counts)).is_some()
     }
@@ -206,7 +208,7 @@ impl Keys {
     }
 
     fn all(&self) -> Vec<Arc<Slot>> {
-        self.slots.iter().chain(self.sharing.values().flat_map(Family::slots)).cloned().collect()
+        self.slots.iter().chain(self.sharing.values().flatten()).cloned().collect()
     }
 
     fn names(&self) -> impl Iterator<Item = &Arc<str>> {

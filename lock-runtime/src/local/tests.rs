@@ -140,7 +140,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
         let mut body = Box::pin(locks.lock("p", "k").run(std::future::pending::<()>()));
         assert!((&mut body).now_or_never().is_none());
         let slot = locks.core().table().get("p:k").unwrap();
-        let token = slot.state.lock().lock.lease().unwrap().token.clone();
+        let token = slot.state.lock().lock.any_lease().token.clone();
         locks.core().revoke(&slot, None, LossReason::ShutDown);
         let pushed = Pushed {
             token,

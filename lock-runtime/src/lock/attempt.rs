@@ -27,8 +27,6 @@ pub(crate) struct Attempt {
     sent: Sent,
     /// What the answer to its last command said.
     told: Told,
-    /// Whether its turn has passed to others here: it did not come in time, or one replaces the holder, or adopts the lock.
-    pub(crate) is_seized: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(crate) waited: bool,
     /// Whether this process had the lock meanwhile: its release was still on its way.
@@ -101,7 +99,6 @@ impl Attempt {
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             sent: Sent::Nothing,
             told: Told::Nothing,
-            is_seized: false,
             waited: false,
             was_held_here: false,
             failures: None,
@@ -137,7 +134,7 @@ impl Attempt {
     /// Whether this process is known to have had the lock during the attempt.
     pub(super) fn was_held_here(&self) -> bool {
         mutant!(OwnReleaseForgotten => return false);
-        self.was_held_here || self.is_seized
+        self.was_held_here
     }
 
     /// Whether the time to ask the store is up. A task that `owns` the lease may overrun any timeout by one answer.
@@ -176,6 +173,11 @@ impl Attempt {
     /// Whether anything was sent to the store.
     pub(super) fn has_sent(&self) -> bool {
         self.sent != Sent::Nothing
+    }
+
+    /// Whether the answer to its ask was that somebody else has the lock.
+    pub(super) fn is_refused(&self) -> bool {
+        self.sent == Sent::Ask && self.told == Told::No
     }
 
     fn has_asked(&self) -> bool {

@@ -2,8 +2,9 @@
 
 use super::hold::{ActiveHold, EndedHold};
 use super::lease::Lease;
+use super::readers::Leaves;
 use super::tokens::EndingToken;
-use super::{Effects, Env, Lock, PendingAsk, Standing};
+use super::{Acting, Effects, Env, Lane, Lock, PendingAsk, Standing};
 use crate::clock::Moment;
 use crate::loss_reason::LossReason;
 use crate::protocol::Release;
@@ -15,16 +16,13 @@ use crate::token::Token;
 pub(crate) enum Ending {
     /// The hold was lost before. The release is that of a lease whose hold outlived its deadline: the store may still have it.
     Lost(Option<Release>),
-    /// The lease stays: for the next task here, or for the keeper to release when a guard was dropped.
+    /// The lease stays: for the next task here, for the next hold while it lingers, for other readers that have the hold, or for the
+    /// keeper to release.
     Kept,
-    /// Other readers here still have the hold.
-    Joint,
-    /// The lease stays without a hold. The turn has ended, too.
-    Lingers,
-    /// The lease ends with this release. No task here waits that is not late.
+    /// The lease ends with this release.
     Free(Release),
-    /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
-    /// another process waits).
+    /// The lease ends with this release, which carries a new ask along (rule L4: a streak of hand-overs is bounded, and another
+    /// process waits).
     Yield(Release),
     /// The lease ends with this release, after which the lock rests (rule 23): others are still to be kept out, tasks here too.
     Rests(Release),
@@ -38,14 +36,14 @@ pub(crate) struct Ended {
     pub(crate) hold: Option<EndedHold>,
 }
 
-/// The outcome of [`Lock::revoke`].
-#[derive(Debug)]
-pub(crate) struct Revoked {
-    /// The release to send now. `None` when it must wait until the hold is dropped.
-    pub(crate) release: Option<Release>,
-    /// The turn that the hold had, to be passed on.
-    pub(crate) turn: Option<u64>,
-    pub(crate) hold: Option<EndedHold>,
+/// Whoever ends a hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User {
+    pub(crate) id: u64,
+    pub(crate) member: u64,
+    pub(crate) has_body: bool,
+    /// Whether it waits for the answer of the store.
+    pub(crate) waits: bool,
 }
 
 impl From<Ending> for Ended {
@@ -56,167 +54,153 @@ impl From<Ending> for Ended {
 }
 
 impl Lock {
-    /// Takes the lease, for its release.
-    pub(crate) fn take_lease(&mut self) -> Option<Lease> {
+    /// Ends the hold of `user`.
+    pub(crate) fn end(&mut self, user: User, env: &dyn Env, now: Moment, out: &mut Effects) -> Ended {
+        let Some(lease) = self.lease_of(user.id) else { return Ending::Lost(None).into() };
+        let has_ended = lease.has_ended(now);
+        match self.leave_readers(user.id, user.member, user.has_body, now) {
+            Some(Leaves::Others) if has_ended => return self.end_late(user, env, out),
+            Some(Leaves::Others) => return Ending::Kept.into(),
+            Some(Leaves::Late) => return Ending::Lost(None).into(),
+            Some(Leaves::Last) | None => {}
+        }
+        if !has_ended && self.try_linger(user.id, env, now, out) {
+            return Ending::Kept.into();
+        }
+        let waits_here = !self.waiters.is_empty();
+        let is_anybody_awake = self.waiters.first_awake().is_some();
+        let Some(lease) = self.lease_of_mut(user.id) else { return Ending::Lost(None).into() };
+        let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
+        // Rule L6: when the hold outlived its deadline, the whole lease ends.
+        let ended_hold = if has_ended { lease.ended_hold() } else { None };
+        let (keeps_out, is_contended) = (lease.keeps_out(env), lease.is_contended(now));
+        // The lease is kept for tasks that are asleep, but not when another process waits.
+        let is_wanted_here = if is_contended { is_anybody_awake } else { waits_here };
+        // Nobody waits for the answer to this release. A task that comes at once takes the lease over: that is one more hand-over
+        // (rule 18).
+        let is_left = !waits_here && !user.waits;
+        if !has_ended && !keeps_out && (is_wanted_here || is_left) && lease.try_hand_over(now) {
+            lease.hold = None;
+            lease.fresh = false;
+            lease.upkeep.look_at = None;
+            self.has_new_look = true;
+            return Ended { ending: Ending::Kept, hold };
+        }
+        let (token, release) = (lease.token.clone(), lease.release(env));
+        let _ = self.take_lease(&token, |_| true);
         self.is_tracked = false;
-        self.standing.take_lease_if(|_| true)
-    }
-
-    /// Ends the hold `id`.
-    ///
-    /// The hold had a body or not: one of several readers that have it may have a guard.
-    pub(crate) fn end(&mut self, id: u64, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects) -> Ended {
-        if env.share().is_some() && self.leave_readers(id, had_body) {
-            return self.end_joint(had_body, env, now, out);
-        }
-        if self.try_linger(id, env, now, out) {
-            return Ending::Lingers.into();
-        }
-        let ended = self.end_for_good(id, env, now);
-        // In the same step: a late task would otherwise take the token for one that was given up.
-        if let Ending::Free(release) | Ending::Yield(release) = &ended.ending
+        let ending = if has_ended {
+            return Ended { ending: Ending::Lost(Some(release)), hold: ended_hold };
+        } else if keeps_out {
+            Ending::Rests(release)
+        } else if !is_wanted_here {
+            Ending::Free(release)
+        } else if env.kind().queues && user.waits {
+            let again = self.yield_lane(user.id, &release, env, now);
+            Ending::Yield(Release { again: Some((again, release.claim.min(CLAIM))), ..release })
+        } else {
+            if !env.kind().queues {
+                self.pause_after_streak(now);
+            }
+            Ending::Free(release)
+        };
+        // In the same step: else an answer or a message would take the token for one that was given up.
+        if let Ending::Free(release) | Ending::Yield(release) = &ending
             && release.queued
+            && user.waits
         {
             self.note_release_begun(&release.token);
         }
-        ended
-    }
-
-    /// Ends the hold `id` for good: nobody else has it, and its lease does not linger.
-    fn end_for_good(&mut self, id: u64, env: &dyn Env, now: Moment) -> Ended {
-        let is_last = self.waiters.is_empty();
-        let has_late = self.offers.has_late();
-        let Some(lease) = self.lease_of_mut(id) else { return Ending::Lost(None).into() };
-        let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
-        // The lease is kept for a late task, but not when another process waits.
-        let is_last = is_last && (!has_late || lease.is_contended(now));
-        let (ending, hold) = if lease.has_ended(now) {
-            // Rule L6: the hold outlived its deadline, so the whole lease ends.
-            (Ending::Lost(Some(lease.release(env))), lease.ended_hold())
-        } else if lease.keeps_out(env) {
-            (Ending::Rests(lease.release(env)), hold)
-        } else if is_last {
-            (Ending::Free(lease.release(env)), hold)
-        } else if lease.try_hand_over(now) {
-            lease.hold = None;
-            lease.upkeep.has_look = false;
-            return Ended { ending: Ending::Kept, hold };
-        } else if env.kind().queues {
-            (Ending::Yield(lease.release(env)), hold)
-        } else {
-            let release = lease.release(env);
-            self.pause_after_streak(now);
-            (Ending::Free(release), hold)
-        };
-        self.is_tracked = false;
-        self.standing = Standing::Nothing;
         Ended { ending, hold }
     }
 
-    /// Ends the part that one reader had in a hold that others still have.
-    fn end_joint(&mut self, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects) -> Ended {
-        if !self.lease().is_some_and(|lease| lease.has_ended(now)) {
-            return Ending::Joint.into();
+    /// The lease ends with a release that carries a new ask along. Returns the token of that ask.
+    ///
+    /// The next hold may want its lease to linger as that of `ended` might have.
+    fn yield_lane(&mut self, id: u64, ended: &Release, env: &dyn Env, now: Moment) -> Token {
+        let token = env.next_token(ended.token.may_linger());
+        let pending = PendingAsk::sent_along(token.clone(), env.share(), ended.claim.min(CLAIM), now);
+        let mut lane = Lane::new(Standing::Asking(Box::new(pending)));
+        lane.acting = Some(Acting { id, since: now, releases: true });
+        self.lanes.push(lane);
+        self.is_tracked = true;
+        token
+    }
+
+    /// The task `id` has the answer to its release, or is gone.
+    pub(crate) fn end_release(&mut self, id: u64) {
+        for lane in &mut self.lanes {
+            if lane.acting.is_some_and(|acting| acting.releases && acting.id == id) {
+                lane.acting = None;
+            }
         }
-        let Some(mut lease) = self.take_lease() else { return Ending::Joint.into() };
-        if let Some(hold) = lease.hold.as_mut().filter(|hold| had_body && hold.bodies > 0) {
+    }
+
+    /// Ends the part that one reader had in a hold that others still have, and whose deadline has passed.
+    fn end_late(&mut self, user: User, env: &dyn Env, out: &mut Effects) -> Ended {
+        let Some(lease) = self.lease_of_mut(user.id) else { return Ending::Lost(None).into() };
+        if let Some(hold) = lease.hold.as_mut().filter(|hold| user.has_body && hold.bodies > 0) {
             // It is one of those after whose end the lease is released.
             hold.bodies += 1;
         }
-        // Rule L6: the hold outlived its deadline, so the whole lease ends. The reader that ends its part now has left already.
+        let token = lease.token.clone();
+        // Rule L6: the whole lease ends. The reader that ends its part now has left already.
         let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
         let hold = hold.map(|hold| EndedHold { users: hold.users + 1, ..hold });
+        let Some(lease) = self.take_lease(&token, |_| true) else { return Ending::Lost(None).into() };
         out.wakes = true;
         Ended { ending: Ending::Lost(self.release_after_bodies(lease, LossReason::Deadline, env)), hold }
     }
 
-    /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
-    pub(crate) fn end_dropped(
-        &mut self,
-        id: u64,
-        had_body: bool,
-        env: &dyn Env,
-        now: Moment,
-        out: &mut Effects,
-    ) -> Ended {
-        if env.share().is_some() && self.leave_readers(id, had_body) {
-            return self.end_joint(had_body, env, now, out);
+    /// Takes the leases that lie free, for their release: nobody waits for them.
+    pub(crate) fn release_unused(&mut self, env: &dyn Env, out: &mut Effects) {
+        if !self.waiters.is_empty() || self.entrants > 0 {
+            return;
         }
-        if self.try_linger(id, env, now, out) {
-            return Ending::Lingers.into();
-        }
-        if self.has_nobody_behind()
-            && let Some(lease) = self.lease_of_mut(id)
-            && !lease.has_ended(now)
-            && !lease.keeps_out(env)
-            && lease.try_hand_over_after_drop(now)
+        while let Some(at) =
+            self.lanes.iter().position(|lane| lane.is_free() && !lane.lease().is_some_and(Lease::lingers))
         {
-            lease.hold = None;
-            lease.upkeep.has_look = false;
-            self.is_tracked = false;
-            return Ending::Kept.into();
+            out.releases.extend(self.remove(at).into_release(env));
         }
-        self.end_for_good(id, env, now)
     }
 
-    /// Ends a hold that has no user any more. Returns its id, which has the turn.
-    pub(crate) fn end_unused(&mut self, env: &dyn Env, out: &mut Effects) -> Option<(u64, Ended)> {
-        let Some(id) = self.unused_hold() else {
-            // A reader came just before. The timer of the hold may be gone.
-            if self.is_held() {
-                self.track();
-            }
-            return None;
-        };
-        // Nobody is left who could have the hold together with others.
-        Some((id, self.end_dropped(id, false, env, env.now(), out)))
-    }
-
-    /// A hold to which none of the called readers came, or whose task did not come while it was early.
-    pub(crate) fn unused_hold(&self) -> Option<u64> {
-        let hold = self.hold()?;
-        let has_no_reader = hold.readers.as_ref().is_some_and(|readers| readers.is_empty());
-        (has_no_reader || hold.is_taken_back()).then_some(hold.id)
-    }
-
-    /// Takes a lease that no task uses, for its release.
-    pub(crate) fn take_unused_lease(&mut self, env: &dyn Env) -> Option<Release> {
-        if self.turn.is_some() {
-            return None;
+    /// Ends the hold of readers none of whom was polled while its acquire went on.
+    pub(super) fn end_unpolled(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) {
+        if !self.forget_unpolled_readers(now) {
+            return;
         }
-        // A task may have used the lease meanwhile, and left it to linger.
-        self.standing.take_lease_if(|lease| !lease.lingers()).map(|lease| lease.release(env))
+        if let Some(lease) = self.take_lease_if(|_| true) {
+            out.releases.push(lease.release(env));
+        }
     }
 
-    /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
-    ///
-    /// The turn is taken from the hold in the same step, because a hold that ends by itself meanwhile passes its turn
-    /// on.
+    /// Ends the lease of `token`, or all leases when no `token` is given, and the holds on them.
     pub(crate) fn revoke(
         &mut self,
         token: Option<&Token>,
         reason: LossReason,
         env: &dyn Env,
         out: &mut Effects,
-    ) -> Option<Revoked> {
-        let is_meant = |lease: &mut Lease| token.is_none_or(|token| lease.token == *token);
-        let lease = self.standing.take_lease_if(is_meant)?;
-        out.wakes = true;
-        let hold = match reason {
-            LossReason::Deadline => lease.ended_hold(),
-            _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
-        };
-        if hold.is_some() && reason == LossReason::Forced {
-            self.note_forced(&lease.token, lease.hold.as_ref().map_or(0, ActiveHold::users));
+    ) -> Vec<EndedHold> {
+        let mut lost = Vec::new();
+        let is_meant = |lease: &Lease| token.is_none_or(|token| lease.token == *token);
+        while let Some(lease) = self.take_lease_if(is_meant) {
+            out.wakes = true;
+            let hold = match reason {
+                LossReason::Deadline => lease.ended_hold(),
+                _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
+            };
+            if hold.is_some() && reason == LossReason::Forced {
+                self.note_forced(&lease.token, lease.hold.as_ref().map_or(0, ActiveHold::users));
+            }
+            lost.extend(hold);
+            out.releases.extend(self.release_after_bodies(lease, reason, env));
         }
-        let turn = hold.is_some().then(|| self.renew_turn());
-        let release = self.release_after_bodies(lease, reason, env);
-        Some(Revoked { release, turn, hold })
+        lost
     }
 
     /// The release of a lease whose hold was lost. `None` when bodies end first (rule 14). Then the last of them has it sent.
-    fn release_after_bodies(&mut self, mut lease: Lease, reason: LossReason, env: &dyn Env) -> Option<Release> {
-        self.expel_called(&mut lease, env);
+    fn release_after_bodies(&mut self, lease: Lease, reason: LossReason, env: &dyn Env) -> Option<Release> {
         let bodies = lease.hold.as_ref().map_or(0, |hold| match reason {
             // A guard is waited for as a body is: what some servers of a quorum still have keeps others out until then.
             LossReason::NotKnown if lease.share.is_none() => hold.users(),
@@ -234,18 +218,5 @@ impl Lock {
         // Rule 17: until then a new grant for its token is not a stray.
         self.ending.push(EndingToken::of_bodies(lease, bodies, env));
         None
-    }
-
-    /// Notes that the lease ends with a release that carries a new ask along. Returns the token of that ask.
-    ///
-    /// The next hold may want its lease to linger as that of `ended` might have.
-    pub(crate) fn note_yield(&mut self, ended: &Release, env: &dyn Env, now: Moment) -> Token {
-        let token = env.next_token(ended.token.may_linger());
-        self.offers.await_release(now);
-        self.track();
-        let claim = ended.claim.min(CLAIM);
-        let pending = PendingAsk::sent_along(token.clone(), env.share(), claim, now);
-        self.standing = Standing::Asking(Box::new(pending));
-        token
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thin_vec::ThinVec;
 
 use crate::clock::Moment;
-use crate::protocol::{Connection, StoreKind};
+use crate::protocol::{Connection, Release, StoreKind};
 use crate::settings::Settings;
 use crate::share::{Share, SharedLeases};
 use crate::token::Token;
@@ -27,41 +27,55 @@ pub(crate) trait Env {
     fn next_token(&self, may_linger: bool) -> Token;
     /// Whether this process made the token.
     fn is_own_token(&self, token: &Token) -> bool;
-    /// Whether the manager is shut down.
-    fn is_closed(&self) -> bool;
     /// How long an answer is on its way.
     fn distance(&self) -> Duration;
     /// That of the keeper to the lock's server. Tasks have one of their own.
     fn keepers_connection(&self) -> Connection;
     /// Whether one more lease may linger. A lease that lingered and `was_used` has shown that it is worth it.
     fn admits_lingering(&self, was_used: bool) -> bool;
-    /// Whether tasks wait for this permit, or another of the same name.
-    fn has_waiters_for_any_permit(&self) -> bool;
     /// What the store can do.
     fn kind(&self) -> &'static StoreKind;
 }
 
-/// What is to be done after a step of a lock, beside what the step itself returns.
+/// What is to be done after a step of a lock, without its mutex, beside what the step itself returns.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// Whoever watches the lock looks again: bodies, the task with the turn.
+    /// Whoever watches a hold looks again.
     pub(crate) wakes: bool,
-    /// The keeper looks at the lease after this time, in place of an earlier one. A lease that begins to linger keeps a look that comes
-    /// before: that look sets the next one.
-    pub(crate) look_in: Option<Duration>,
-    /// The lease has begun to linger.
+    /// A lease has begun to linger.
     pub(crate) lingers: bool,
-    /// The turn was taken from its task.
-    pub(crate) takes_turn: bool,
-    /// A permit was refused, to a task that waits or not: the other queues of this process are told.
+    /// A task does not act any more whose command may still be sent.
+    pub(crate) is_overtaken: bool,
+    /// A lease lies free, and nobody waits for it here: the keeper releases it unless a task takes it first.
+    pub(crate) leaves: bool,
+    /// A permit was refused, to a task that waits or not: tasks of this process that want the lock in another mode hold it up.
     pub(crate) refused_permit: Option<bool>,
-    /// Tasks that are called: to the hold of readers, to take up the turn, or to show that they are polled.
-    pub(crate) calls: ThinVec<Waker>,
+    /// Tasks to wake.
+    pub(crate) woken: ThinVec<Waker>,
+    /// Wakers to drop.
+    pub(crate) dropped: ThinVec<Waker>,
+    /// Leases to release.
+    pub(crate) releases: ThinVec<Release>,
+    /// Asks to withdraw.
+    pub(crate) withdrawals: ThinVec<Release>,
 }
 
 impl Effects {
-    /// Whether more is to be done, without the lock, than to wake.
+    /// Whether anything is left to do but to tell those who watch.
     pub(crate) fn has_more(&self) -> bool {
-        !self.calls.is_empty() || self.refused_permit.is_some() || self.lingers
+        self.lingers
+            || self.leaves
+            || self.refused_permit.is_some()
+            || !self.woken.is_empty()
+            || !self.dropped.is_empty()
+            || !self.releases.is_empty()
+            || !self.withdrawals.is_empty()
+    }
+
+    /// Drops a task's waker later.
+    pub(super) fn drop_waker(&mut self, waker: Waker) {
+        if !waker.will_wake(Waker::noop()) {
+            self.dropped.push(waker);
+        }
     }
 }

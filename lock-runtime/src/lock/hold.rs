@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::keep_alive::KeepAlive;
 use super::readers::Readers;
 use super::request::ResolvedRequest;
 use super::terms::Terms;
-use crate::attendance::Early;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::key::PrefixPlace;
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
+use crate::share::Share;
 
 /// The hold that a lease carries now.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the hold")]
@@ -35,14 +36,14 @@ pub(crate) struct ActiveHold {
     pub(crate) kept_until: Option<Box<Deadline>>,
     /// Whether it was told that the hold lasts for long.
     pub(crate) is_long_told: bool,
-    /// The hold's own end, even when the store has confirmed the lease for longer.
-    pub(crate) own: Deadline,
+    /// The hold's own end, even when the store has confirmed the lease for longer. See [`ActiveHold::ends`].
+    pub(super) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
     pub(crate) confirmed: Option<Moment>,
     /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
     pub(crate) is_inherited: bool,
     /// While its acquire goes on. Readers have theirs in `readers`.
-    pub(crate) early: Option<Arc<Early>>,
+    alive: Option<Arc<KeepAlive>>,
     /// Counts the hold for as long as it lasts. Each of several readers has its own.
     pub(crate) holding: Option<metrics::Holding>,
 }
@@ -64,25 +65,20 @@ impl ActiveHold {
     /// A hold that starts `now`. If it is one of several keys, its lease is renewed until its time begins.
     pub(crate) fn new(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
         let mut hold = Self::of_request(id, path, holding, request, now);
-        if request.is_part() {
+        if request.share == Some(Share::READ) {
+            hold.readers = Some(Box::new(Readers::new(now)));
+            (hold.renew, hold.terms, hold.bodies, hold.kept_until) = (true, None, 0, None);
             hold.own = Deadline::new(now, request.expire);
-            (hold.renew, hold.terms, hold.kept_until) = (true, None, None);
-            if hold.readers.is_none() {
-                hold.bodies = 0;
-            }
-            hold.note_early(request.early().as_ref(), request.body);
+        } else if let Some(alive) = request.alive() {
+            hold.own = Deadline::new(now, request.expire);
+            (hold.renew, hold.terms, hold.kept_until, hold.bodies) = (true, None, None, 0);
+            hold.alive = Some(alive);
         }
         hold
     }
 
     /// A hold whose time begins `now`.
-    pub(crate) fn of_request(
-        id: u64,
-        path: Path,
-        holding: metrics::Holding,
-        request: &ResolvedRequest,
-        now: Moment,
-    ) -> Self {
+    fn of_request(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
         let &ResolvedRequest { prefix, expire, renew, body, ref terms, .. } = request;
         let terms = terms.clone();
         let own = Deadline::new(now, expire);
@@ -98,25 +94,31 @@ impl ActiveHold {
             bodies: u32::from(body),
             is_replaceable: request.replaces(),
             linger: request.linger(),
-            readers: request.joins_readers().then(|| Box::new(Readers::first(now))),
+            readers: None,
             terms,
             kept_until,
             is_long_told: false,
             own,
             confirmed: None,
             is_inherited: false,
-            early: None,
+            alive: None,
             holding: Some(holding),
         }
     }
 
     /// The same hold as if it had started `now`, by its own `request`.
     pub(crate) fn begin(&mut self, request: &ResolvedRequest, now: Moment) {
-        if self.readers.is_some() {
-            // Readers have it together. It is renewed, and nobody's time began anew.
-            self.linger = self.linger.max(request.linger());
-        } else if let Some(holding) = self.holding.take() {
+        if let Some(holding) = self.holding.take() {
             *self = Self::of_request(self.id, self.path, holding, request, now);
+        }
+    }
+
+    /// When the hold ends, even when the store has confirmed the lease for longer.
+    pub(super) fn ends(&self, now: Moment) -> Deadline {
+        match (&self.readers, &self.alive) {
+            (Some(readers), _) => readers.ends(now).map_or(self.own, |ends| ends.min_at(self.own, now)),
+            (None, Some(alive)) => alive.ends().min_at(self.own, now),
+            (None, None) => self.own,
         }
     }
 

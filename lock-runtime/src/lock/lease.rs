@@ -44,8 +44,6 @@ pub(crate) struct Lease {
     pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
-    /// Whether it was asked for by a task that waits, or was held since: see `Lock::is_for_waiters`.
-    pub(crate) is_for_waiters: bool,
     pub(crate) upkeep: RenewalState,
     /// Counts a lease that shares the lock.
     pub(crate) counted: Option<CountedLease>,
@@ -55,8 +53,8 @@ pub(crate) struct Lease {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about that work")]
 #[derive(Debug, Default)]
 pub(crate) struct RenewalState {
-    /// Whether the keeper has been asked to look at the lease later.
-    pub(crate) has_look: bool,
+    /// When the keeper looks at the lease.
+    pub(crate) look_at: Option<Box<Deadline>>,
     /// Whether a renewal is on its way.
     pub(crate) renewing: bool,
     /// Whether the store may have forgotten the lease after that renewal was sent.
@@ -139,7 +137,6 @@ impl Lease {
             linger: Linger::default(),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
-            is_for_waiters: pending.is_for_waiter(),
             upkeep: RenewalState::default(),
             counted: None,
         }
@@ -165,7 +162,6 @@ impl Lease {
         hold.confirmed = inherited.or(is_whole.then_some(now));
         hold.is_inherited = inherited.is_some();
         self.hold = Some(hold);
-        self.is_for_waiters = true;
     }
 
     /// Rule S8: whether one more hold may start without a command. For the first hold the store has decided.
@@ -200,7 +196,9 @@ impl Lease {
             mutant!(PushCountsAsAnswer => return true);
             return false;
         }
-        let enough = if self.fresh { SHORTEST_HOLD } else { (request.expire / 2).min(ENOUGH_LEASE) };
+        // It may have been asked for by a task that wanted less and gave up.
+        let is_fresh = self.fresh && self.claim >= request.lease().min(CLAIM);
+        let enough = if is_fresh { SHORTEST_HOLD } else { (request.expire / 2).min(ENOUGH_LEASE) };
         self.until.remaining_at(now) >= enough.max(request.at_least())
     }
 
@@ -219,7 +217,12 @@ impl Lease {
 
     /// The end of the hold on this lease: what the store has confirmed, but not beyond the hold's own end.
     pub(crate) fn ends(&self, now: Moment) -> Option<Deadline> {
-        self.hold.as_ref().map(|hold| self.until.min_at(hold.own, now))
+        self.hold.as_ref().map(|hold| self.until.min_at(hold.ends(now), now))
+    }
+
+    /// The latest end that the request of a hold, or of a reader that has a part in it, allows.
+    pub(crate) fn latest_end_for(&self, member: u64, now: Moment) -> Option<Deadline> {
+        if member > 0 { self.reader_limit(member, now) } else { self.hold.as_ref()?.latest_end() }
     }
 
     /// Until when others are to be kept out, also when the hold has ended (rule 23). `None` when that is over.
@@ -300,11 +303,6 @@ impl Lease {
         !is_known && self.contention_ends_in(now).is_some()
     }
 
-    /// Whether others were heard of that wait.
-    pub(super) fn has_contention(&self) -> bool {
-        self.contention.is_some()
-    }
-
     /// Whether others are known to wait.
     pub(crate) fn is_contended(&self, now: Moment) -> bool {
         mutant!(WaiterNeverGone => return self.contention.is_some());
@@ -331,12 +329,6 @@ impl Lease {
         };
         contention.hand_overs += 1;
         contention.hand_overs <= STREAK_HAND_OVERS && now.since(contention.since) < STREAK_TIME
-    }
-
-    /// The same for a guard that was dropped (rule 18: the next task here would be one more of the streak).
-    pub(crate) fn try_hand_over_after_drop(&mut self, now: Moment) -> bool {
-        mutant!(StreakOfDropsUncounted => return true);
-        self.try_hand_over(now)
     }
 
     /// Whether the hold that it carries is over by now.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::lease::Lease;
 use super::look::Trigger;
-use super::{Effects, Env, Lock};
+use super::{Effects, Env, Lane, Lock};
 use crate::clock::{Deadline, Moment};
 use crate::observe::Path;
 use crate::protocol::Release;
@@ -45,30 +45,31 @@ impl Lease {
     }
 }
 
+impl Lease {
+    /// A task takes the lease over.
+    pub(super) fn reuse_lingering(&mut self) {
+        if self.lingers() {
+            self.linger.end_by_use();
+        }
+    }
+}
+
 impl Lock {
     pub(crate) fn lingers(&self) -> bool {
-        self.lease().is_some_and(Lease::lingers)
-    }
-
-    /// A task takes the lease over. Returns whether the lease lingered.
-    pub(super) fn reuse_lingering(&mut self) -> bool {
-        let Some(lease) = self.lease_mut().filter(|lease| lease.lingers()) else { return false };
-        lease.linger.end_by_use();
-        true
+        self.leases().any(Lease::lingers)
     }
 
     /// Ends the hold `id` and lets its lease linger, when that was asked for and nobody is known to wait.
     pub(super) fn try_linger(&mut self, id: u64, env: &dyn Env, now: Moment, out: &mut Effects) -> bool {
-        let has_nobody_behind = self.has_nobody_behind();
-        let Self { standing, forced, .. } = self;
-        let Some(lease) = standing.lease_mut() else { return false };
-        let Some(hold) = lease.hold.as_ref().filter(|hold| hold.id == id && !hold.linger.is_zero()) else {
+        let has_nobody_behind = self.waiters.is_empty() && self.entrants == 0;
+        let Self { lanes, forced, .. } = self;
+        let Some(lease) = lanes.iter_mut().filter_map(Lane::lease_mut).find(|lease| lease.carries(id)) else {
             return false;
         };
-        let linger = hold.linger;
-        let may_linger = lease.token.may_linger()
+        let linger = lease.hold.as_ref().map(|hold| hold.linger).unwrap_or_default();
+        let may_linger = !linger.is_zero()
+            && lease.token.may_linger()
             && !lease.is_contended(now)
-            && !lease.has_ended(now)
             && !lease.keeps_out(env)
             && !forced.iter().any(|forced| forced.token == lease.token)
             && has_nobody_behind
@@ -85,23 +86,23 @@ impl Lock {
         let lingering = lease.holds.linger();
         lease.linger.begin(until, lingering);
         let look_in = lease.lengthen_due_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
-        lease.look_in(look_in, out);
-        self.turn = None;
-        self.offers.reset();
+        lease.look_in(look_in, now);
+        self.has_new_look = true;
         out.lingers = true;
         true
     }
 
     /// Takes the lease if it lingers, for its release.
     pub(crate) fn take_lingering(&mut self, env: &dyn Env) -> Option<Release> {
-        let lease = self.standing.take_lease_if(|lease| lease.lingers())?;
+        let token = self.leases().find(|lease| lease.lingers())?.token.clone();
+        let lease = self.take_lease(&token, |_| true)?;
         self.is_tracked = false;
         Some(lease.release(env))
     }
 
     /// The same when the linger time is over, or when the store may have forgotten the lease: nobody would notice a loss.
     pub(super) fn take_lingering_if_over(&mut self, trigger: Trigger, env: &dyn Env, now: Moment) -> Option<Release> {
-        let lease = self.lease().filter(|lease| lease.lingers())?;
+        let lease = self.leases().find(|lease| lease.lingers())?;
         let is_over = trigger == Trigger::Verify || lease.lingers_for(now).is_zero();
         if is_over { self.take_lingering(env) } else { None }
     }
@@ -109,7 +110,7 @@ impl Lock {
     /// Takes the lease if it lingers: it yields to others who wait. Also returns whether it was used again while it lingered.
     pub(crate) fn yield_lingering(&mut self, env: &dyn Env) -> Option<(Release, bool)> {
         mutant!(LingersOn => return None);
-        let was_used = self.lease()?.linger.was_used();
+        let was_used = self.leases().find(|lease| lease.lingers())?.linger.was_used();
         Some((self.take_lingering(env)?, was_used))
     }
 }

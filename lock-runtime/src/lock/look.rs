@@ -30,31 +30,14 @@ pub(crate) struct Round {
 /// What a lease needs from the keeper.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Nothing any more.
-    Done,
-    /// Another look soon, because the hold is young.
-    LookAgain,
     /// A renewal now.
     Renew(Renewal),
-    /// A renewal of a lease whose task may be late, and another look soon.
-    RenewUnused(Renewal),
-    /// The hold has no user any more: none of the called readers came, or its task did not come while it was early.
-    EndUnused,
     /// The hold on the lease of this token has ended.
     Lost(Token, LossReason),
-    /// An ask to send now, and another look soon.
+    /// An ask to send now.
     Ask(Ask),
-    /// A connection for the keeper, so that it can send an ask, and another look soon.
+    /// A connection for the keeper, so that it can send an ask.
     Connect,
     /// The release of a lease that has lingered.
     ReleaseLingered(Release),
-    /// The turn must be passed over, and another look is needed soon.
-    PassOver,
-}
-
-impl Action {
-    /// Whether the lock stays in the list of those to look at soon.
-    pub(crate) fn is_soon(&self) -> bool {
-        matches!(self, Self::LookAgain | Self::RenewUnused(_) | Self::Ask(_) | Self::Connect | Self::PassOver)
-    }
 }

@@ -56,7 +56,7 @@ impl Lock {
 
     /// Whether a task here asked before the task of `attempt` came, and has no answer though there was time for one.
     fn has_waited_for_one_ask(&self, attempt: &Attempt, env: &dyn Env, now: Moment) -> bool {
-        let asked = self.pending().and_then(PendingAsk::unanswered_since);
+        let asked = self.pendings().find_map(PendingAsk::unanswered_since);
         let usual = USUAL_ANSWER.max(env.distance() * 2);
         asked.is_some_and(|asked| asked.since(attempt.started).is_zero() && now.since(asked) >= usual)
     }

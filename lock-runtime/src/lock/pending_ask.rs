@@ -246,22 +246,12 @@ impl PendingAsk {
         matches!(self.delivery, Delivery::Unanswered { .. })
     }
 
-    /// Whether `ask` repeats a single try.
-    pub(crate) fn is_repeated_try(&self, ask: &Ask) -> bool {
-        ask.repeats && !ask.wait && !self.waits
-    }
-
     /// When the last unanswered command was sent.
     pub(crate) fn unanswered_since(&self) -> Option<Moment> {
         match self.delivery {
             Delivery::Unanswered { sent, .. } => Some(sent),
             Delivery::Settled => None,
         }
-    }
-
-    /// Whether any command under this token was sent for a task that waits.
-    pub(crate) fn is_for_waiter(&self) -> bool {
-        self.waits
     }
 
     /// When the keeper repeated the ask.
@@ -275,7 +265,11 @@ impl PendingAsk {
 
     /// Whether the ask only waits in the store's queue: there is nothing to ask and nothing to tell.
     pub(crate) fn only_waits(&self) -> bool {
-        self.queue == InQueue::Yes && matches!(self.grant, Granted::No) && !self.is_unanswered()
+        self.queue == InQueue::Yes
+            && matches!(self.grant, Granted::No)
+            && !self.is_unanswered()
+            && self.denial.is_none()
+            && !self.is_forced()
     }
 
     /// Whether the store was never asked under this token.
@@ -376,11 +370,6 @@ impl PendingAsk {
 
     /// The same ask again, for the safety net. That of a single try does not wait either.
     pub(crate) fn again(&self, env: &dyn Env, give_up: Deadline) -> Ask {
-        mutant!(RepeatedTryQueues => return Ask { wait: true, ..self.repeated_as_it_was(env, give_up) });
-        self.repeated_as_it_was(env, give_up)
-    }
-
-    fn repeated_as_it_was(&self, env: &dyn Env, give_up: Deadline) -> Ask {
         let (key, token) = (Arc::clone(env.key()), self.token.clone());
         Ask {
             key,
@@ -391,7 +380,6 @@ impl PendingAsk {
             replaces: self.replacing(false),
             fences: 0,
             give_up,
-            repeats: true,
         }
     }
 

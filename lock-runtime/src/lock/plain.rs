@@ -22,7 +22,6 @@ pub(super) struct Plain {
     kind: &'static StoreKind,
     /// The time, when it passes only as a test says. `None`: as the clocks say.
     time: Option<Cell<Moment>>,
-    pub(super) is_closed: Cell<bool>,
     pub(super) is_cut_off: Cell<bool>,
 }
 
@@ -36,7 +35,6 @@ impl Plain {
             distance: Duration::ZERO,
             kind: &StoreKind::SERVER,
             time: None,
-            is_closed: Cell::new(false),
             is_cut_off: Cell::new(false),
         }
     }
@@ -91,10 +89,6 @@ impl Env for Plain {
         self.process.has_made(token)
     }
 
-    fn is_closed(&self) -> bool {
-        self.is_closed.get()
-    }
-
     fn distance(&self) -> Duration {
         self.distance
     }
@@ -105,10 +99,6 @@ impl Env for Plain {
 
     fn admits_lingering(&self, _was_used: bool) -> bool {
         true
-    }
-
-    fn has_waiters_for_any_permit(&self) -> bool {
-        false
     }
 
     fn kind(&self) -> &'static StoreKind {

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::attempt::Attempt;
 use super::{Env, Lock};
 use crate::clock::{Deadline, Moment};
-use crate::protocol::Release;
 use crate::timing::{POLL_PAUSE, POLL_PAUSE_AFTER_STREAK, POLL_PAUSE_OF_OWN_RELEASE};
 
 impl Lock {
@@ -20,37 +19,27 @@ impl Lock {
         if !env.kind().queues {
             let is_releasing = self.own_owner(env).is_some_and(|owner| !self.uses(&owner));
             let bounds = if is_releasing { POLL_PAUSE_OF_OWN_RELEASE } else { POLL_PAUSE };
-            self.polls_at = Some(Box::new(Deadline::new(env.now(), between(bounds))));
+            self.pauses = Some(Box::new(Deadline::new(env.now(), pause_between(bounds))));
+            self.has_new_look = true;
         }
     }
 
     /// Takes in that a streak of hand-overs is over, and another process may have the lock.
     pub(super) fn pause_after_streak(&mut self, now: Moment) {
         mutant!(PolledAfterStreak => return);
-        self.polls_at = Some(Box::new(Deadline::new(now, between(POLL_PAUSE_AFTER_STREAK))));
-    }
-
-    /// Takes in that the lease of the task `id` could not be confirmed. Returns its release when its time is over, or is not known: parts
-    /// of the store may be divided over it, and each confirmation lengthens it where it stands. Where there is no queue, nothing is lost
-    /// by asking again.
-    pub(crate) fn take_unconfirmed_lease(&mut self, id: u64, env: &dyn Env) -> Option<Release> {
-        mutant!(DividedLeaseKept => return None);
-        if env.kind().queues || !self.acts(id) {
-            return None;
-        }
-        let now = env.now();
-        self.standing.take_lease_if(|lease| lease.until.remaining_at(now).is_zero()).map(|lease| lease.release(env))
+        self.pauses = Some(Box::new(Deadline::new(now, pause_between(POLL_PAUSE_AFTER_STREAK))));
+        self.has_new_look = true;
     }
 
     /// How long the task of `attempt` waits before it asks the store again. A single try does not wait.
     pub(super) fn pause_between_polls(&self, attempt: &Attempt, now: Moment) -> Option<Duration> {
-        let pause = self.polls_at.as_ref()?.remaining_at(now).min(attempt.give_up().remaining_at(now));
+        let pause = self.pauses.as_ref()?.remaining_at(now).min(attempt.give_up().remaining_at(now));
         (!pause.is_zero()).then_some(pause)
     }
 }
 
 /// A time by chance between the two.
-fn between([shortest, longest]: [Duration; 2]) -> Duration {
+fn pause_between([shortest, longest]: [Duration; 2]) -> Duration {
     let part = f64::from(u32::try_from(chance() % 1024).unwrap_or_default()) / 1024.0;
     shortest + longest.saturating_sub(shortest).mul_f64(part)
 }

@@ -1,177 +1,214 @@
-//! Who is next: the tasks that wait, and how the turn passes from one to another.
+//! How a task enters and leaves, and what follows from each change: [`Lock::settle`].
 
 use std::task::Waker;
+use std::time::Duration;
 
 use super::readers::Joined;
 use super::request::ResolvedRequest;
 use super::wait_queue::Waiter;
-use super::{Env, Lock};
-use crate::clock::Moment;
-use crate::protocol::Release;
-
-/// The id of the first task, less one.
-pub(super) const FIRST: u64 = 1 << 62;
+use super::{Effects, Env, Lane, Lease, Lock, Standing};
+use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 
 /// How a task finds the lock.
 #[derive(Debug)]
 pub(crate) enum Entered {
-    /// The task has the turn at once, under this id, and perhaps a lease that lingered.
-    Turn { id: u64, has_lease: bool },
+    /// Nobody is in front of the task `id`. Perhaps the process `has_lease`.
+    First { id: u64, has_lease: bool },
+    /// The task `id` waits.
+    Waits(u64),
     /// The task has the hold of other readers together with them.
     Joined(Joined),
-    /// A task here holds the lock or asks for it, and this task does not want to wait.
+    /// A task here holds the lock, asks for it or waits for it, and this task does not want to wait.
     Taken,
-    /// Another task here has the turn, and this one replaces whoever has the lock.
+    /// A task here has the lock or asks for it, and this one replaces whoever has it.
     InTheWay,
 }
 
-/// Who passes a turn on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PassedBy {
-    /// The task that had the turn and is gone.
-    Task,
-    /// The keeper. The task keeps its place in the queue.
-    Keeper,
-}
-
-/// The outcome of [`Lock::pass`].
-#[derive(Debug)]
-pub(crate) enum Passed {
-    /// To the next waiter, who is to be called.
-    To(Waker),
-    /// Offered to a late task. Nobody calls it: it comes when it is polled.
-    ToLate,
-    /// The turn was taken away before, from a late task or from a hold.
-    Revoked { was_late: bool },
-    /// The task was called to a hold of readers, and was the last of them.
-    LeftNobody,
-    /// No task waits.
-    Nobody {
-        /// Boxed: most turns end without one.
-        withdrawal: Option<Box<Release>>,
-        lease_left: bool,
-    },
-}
-
 impl Lock {
-    /// A task comes. `None` when it has to wait.
-    pub(crate) fn enter(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Entered> {
-        if request.joins_readers()
-            && let Some(joined) = self.join(request, now)
-        {
-            return Some(Entered::Joined(joined));
+    /// A task comes. It is to be [polled](Lock::poll) if it is `First`, and to be admitted and [polled](Lock::wait) if it `Waits`.
+    pub(crate) fn enter(
+        &mut self,
+        request: &ResolvedRequest,
+        env: &dyn Env,
+        now: Moment,
+        out: &mut Effects,
+    ) -> Entered {
+        let id = self.waiters.new_id();
+        if let Some(joined) = self.join(id, request, now, out) {
+            return Entered::Joined(joined);
         }
-        // A turn that no task here has taken up goes to the first task that comes.
-        if self.is_turn_free() {
-            let id = self.renew_turn();
+        let is_first = self.waiters.has_precedence(id) && (self.has_free_lane() || self.has_room_for_entrant(env));
+        if is_first {
             if request.replaces() {
                 self.newest = id;
             }
-            return Some(Entered::Turn { id, has_lease: self.reuse_lingering() });
+            self.entrants += 1;
+            return Entered::First { id, has_lease: self.leases().next().is_some() };
         }
         if request.replaces() {
-            return Some(Entered::InTheWay);
+            return Entered::InTheWay;
         }
-        request.is_try().then_some(Entered::Taken)
+        if request.is_try() { Entered::Taken } else { Entered::Waits(id) }
     }
 
-    /// How many tasks wait, for one that comes to a turn that is taken. The task with the turn waits, too, unless it holds the lock.
+    /// Whether what is granted lies free, or an ask has no task.
+    fn has_free_lane(&self) -> bool {
+        self.entrants == 0 && self.lanes.iter().any(|lane| lane.is_free() || lane.is_idle_ask())
+    }
+
+    /// Whether one more task may ask.
+    fn has_room_for_entrant(&self, env: &dyn Env) -> bool {
+        let entrants = usize::try_from(self.entrants).unwrap_or(usize::MAX);
+        self.has_room(env, self.lanes.len().saturating_add(entrants))
+    }
+
+    /// Whether one more lane fits beside so many.
+    pub(super) fn has_room(&self, env: &dyn Env, lanes: usize) -> bool {
+        match env.share() {
+            Some(share) if share != Share::READ => share.fits_beside(lanes),
+            _ => lanes == 0,
+        }
+    }
+
+    /// How many tasks wait, for one that comes and waits behind them. The task that asks waits, too.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiters.len() + usize::from(!self.is_held())
+        let acting = self.lanes.iter().filter(|lane| lane.acting.is_some() && lane.lease().is_none());
+        let acting = acting.filter(|lane| lane.acting.is_some_and(|acting| !self.waiters.has(acting.id)));
+        self.waiters.len() + acting.count()
     }
 
-    /// Adds a task that waits. Returns its id.
-    pub(crate) fn wait(&mut self, waiter: Waiter) -> u64 {
-        let id = self.waiters.new_id();
-        self.waiters.add(id, waiter);
-        self.note_waiter_for_early();
-        id
+    /// The task `id` begins to wait.
+    pub(crate) fn wait(&mut self, id: u64, request: &ResolvedRequest) {
+        self.waiters.add(id, Waiter::new(request));
     }
 
-    /// A task that waits is polled. Returns a waker to be dropped without a lock: as the error when the task was called.
-    pub(crate) fn poll(&mut self, id: u64, waker: Waker) -> Result<Waker, Waker> {
-        self.waiters.poll(id, waker)
+    /// The task `id`, which has entered, is polled for the first time, or gives up before.
+    pub(crate) fn begin(&mut self) {
+        self.entrants = self.entrants.saturating_sub(1);
     }
 
-    /// A task does not wait any more. `None` when it was called.
-    pub(crate) fn leave(&mut self, id: u64) -> Option<Waiter> {
-        self.waiters.remove(id)
-    }
-
-    /// Passes the turn `id` to the next waiter. When there is none, it returns what is left to release.
-    ///
-    /// A turn that was taken away passes nothing on.
-    pub(crate) fn pass(&mut self, id: u64, passed_by: PassedBy, env: &dyn Env) -> Passed {
-        let was_late = passed_by == PassedBy::Task && self.offers.forget(id);
-        if env.share().is_some() && self.forget_called(id) {
-            return Passed::LeftNobody;
+    /// The task `id` waits for something else than the lock, at most for this time: `waker` wakes it as well.
+    pub(crate) fn park(
+        &mut self,
+        id: u64,
+        request: &ResolvedRequest,
+        waker: Waker,
+        pause: Duration,
+        now: Moment,
+        out: &mut Effects,
+    ) {
+        for lane in &mut self.lanes {
+            if lane.is_acting(id) {
+                lane.acting = None;
+            }
         }
-        if self.turn != Some(id) {
-            return Passed::Revoked { was_late };
+        if !self.waiters.has(id) {
+            self.waiters.add(id, Waiter::new(request));
         }
-        if let Some(lease) = self.lease_mut() {
-            lease.fresh = false;
+        self.waiters.on_poll(id);
+        self.register(id, waker, out);
+        self.pause(pause, now);
+    }
+
+    /// The task `id` gives up.
+    pub(crate) fn leave(&mut self, id: u64, out: &mut Effects) {
+        mutant!(DeadTaskStays => return);
+        let was_first = self.waiters.first_awake() == Some(id);
+        self.forget_waiter(id, out);
+        for lane in &mut self.lanes {
+            if lane.is_acting(id) {
+                lane.acting = None;
+            }
         }
-        if let Some((next, waiter)) = self.waiters.pop() {
-            self.turn = Some(next);
-            self.offers.make_to_next(waiter.patience);
-            self.track();
-            return Passed::To(waiter.waker);
+        if was_first && self.lanes.iter().any(Lane::is_idle_ask) {
+            // From now on the next task looks when the ask has to be repeated.
+            out.woken.extend(self.waiters.wake_first());
         }
-        if self.offer_to_late(env) {
-            return Passed::ToLate;
+    }
+
+    /// The task `id` waits no more.
+    pub(super) fn forget_waiter(&mut self, id: u64, out: &mut Effects) {
+        if let Some(waiter) = self.waiters.remove(id) {
+            out.drop_waker(waiter.into_waker());
         }
-        self.turn = None;
-        self.offers.reset();
-        self.is_tracked = false;
-        let mut may_stand = false;
-        let pending = self.standing.take_pending_if(|pending| {
-            may_stand = pending.may_stand();
-            true
-        });
-        let withdrawal = pending.filter(|_| may_stand).map(|pending| Box::new(pending.withdrawal(env)));
-        Passed::Nobody { withdrawal, lease_left: self.lease().is_some() }
     }
 
-    /// Whether the end of the turn `id` calls the first who waits for any permit: nobody waits for this one alone. A permit that was
-    /// lost is another task's by now: its end calls nobody.
-    pub(crate) fn calls_for_any_permit(&self, id: u64, env: &dyn Env) -> bool {
-        mutant!(LostPermitBinds => return self.waiters.is_empty());
-        self.has_turn(id) && self.waiters.is_empty() && !self.lease().is_some_and(|lease| lease.keeps_out(env))
+    /// After each change: what nobody here needs is released, and the next task is woken when there is something to do for it.
+    pub(crate) fn settle(&mut self, env: &dyn Env, out: &mut Effects) {
+        let nobody = self.waiters.is_empty() && self.entrants == 0;
+        let mut idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
+        let wanted = self.waiters.len() + usize::try_from(self.entrants).unwrap_or_default();
+        let mut at = 0;
+        while let Some(lane) = self.lanes.get_mut(at) {
+            if lane.is_idle_ask() && idle > wanted {
+                idle -= 1;
+                // Rule 1: what was asked for nobody is withdrawn.
+                out.withdrawals.extend(self.remove(at).into_release(env));
+                continue;
+            }
+            if !lane.is_free() || lane.lease().is_some_and(Lease::lingers) {
+                lane.free_since = None;
+            } else if nobody && matches!(lane.standing, Standing::Asking(_)) {
+                out.withdrawals.extend(self.remove(at).into_release(env));
+                continue;
+            } else if nobody {
+                out.leaves = true;
+            } else if lane.free_since.is_none() {
+                lane.free_since = Some(env.now());
+            }
+            at += 1;
+        }
+        if nobody {
+            self.wakes = 1;
+            return;
+        }
+        if self.needs_task(env) {
+            mutant!(FreeLeaseUntold => return);
+            out.woken.extend(self.waiters.wake_first());
+            self.is_tracked |= self.waiters.first_awake().is_some() || self.lanes.iter().any(Lane::is_free);
+        } else {
+            self.wakes = 1;
+        }
     }
 
-    /// Whether the lease goes to the next task here: no other process is known to wait for it.
-    pub(crate) fn hands_lease_over(&self) -> bool {
-        self.lease().is_some_and(|lease| !lease.has_contention())
+    /// Whether there is something to do for a task that waits: to take what lies free, or to ask.
+    pub(super) fn needs_task(&self, env: &dyn Env) -> bool {
+        if self.waiters.is_empty() {
+            return false;
+        }
+        if self.pauses.as_ref().is_some_and(|pauses| !pauses.has_passed_at(env.now())) {
+            return false;
+        }
+        if self.lanes.iter().any(|lane| lane.is_free() && !lane.lease().is_some_and(Lease::lingers)) {
+            return true;
+        }
+        let idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
+        let has_unsent =
+            self.lanes.iter().any(|lane| lane.is_idle_ask() && !lane.pending().is_some_and(|ask| ask.only_waits()));
+        has_unsent || (idle < self.waiters.len() && self.has_room_for_entrant(env))
     }
 
-    /// Gives the turn a new id, whoever had it. Who has the old id passes nothing on any more.
-    pub(crate) fn renew_turn(&mut self) -> u64 {
-        let id = self.waiters.new_id();
-        self.give_turn(id);
-        id
+    /// Takes a lane out. The task that acts for it waits again.
+    pub(super) fn remove(&mut self, at: usize) -> Lane {
+        let lane = self.lanes.remove(at);
+        if let Some(acting) = lane.acting.filter(|acting| !acting.releases) {
+            self.waiters.note_asleep(acting.id);
+        }
+        self.has_new_look |= lane.lease().is_some_and(|lease| lease.upkeep.look_at.is_some());
+        lane
     }
 
-    /// Gives the turn to the task `id`, whoever had it.
-    pub(crate) fn give_turn(&mut self, id: u64) {
-        self.turn = Some(id);
-        self.offers.reset();
+    /// Nobody asks the store for so long.
+    pub(super) fn pause(&mut self, pause: Duration, now: Moment) {
+        if self.pauses.as_ref().is_none_or(|pauses| pauses.has_passed_at(now)) {
+            self.pauses = Some(Box::new(Deadline::new(now, pause)));
+            self.has_new_look = true;
+        }
     }
 
-    /// Fails all waiters that are refused.
+    /// Takes out all waiters that are refused, to wake them.
     pub(crate) fn close(&mut self, is_refused: impl Fn(&Waiter) -> bool) -> Vec<Waker> {
-        self.offers.forget_all();
         self.waiters.take_if(is_refused)
-    }
-
-    /// An id for a task that comes in front of all others: the others leave the turn to it.
-    pub(super) fn id_in_front(&mut self) -> u64 {
-        mutant!(SeizedTurnIsTakenBack => return self.waiters.new_id());
-        self.waiters.id_in_front()
-    }
-
-    /// A task waits at a place that it had, or that it had in another queue.
-    pub(crate) fn add_waiter(&mut self, id: u64, waiter: Waiter) {
-        self.waiters.add(id, waiter);
     }
 }

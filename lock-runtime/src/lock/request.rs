@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::keep_alive::KeepAlive;
 use super::terms::{Terms, Whole};
 use crate::OnBusy;
-use crate::attendance::{Attendance, Early};
 use crate::key::PrefixPlace;
 use crate::share::Share;
 
@@ -45,14 +45,6 @@ pub(crate) enum IfBusy {
 }
 
 impl ResolvedRequest {
-    /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest or a shortest
-    /// time, does not end when the others do.
-    pub(crate) fn joins_readers(&self) -> bool {
-        self.share == Some(Share::READ)
-            && self.renew
-            && self.terms.as_ref().is_none_or(|terms| terms.leaves_time_open())
-    }
-
     /// Whether the lock is tried once, and not waited for.
     pub(crate) fn is_try(&self) -> bool {
         self.timeout.is_zero()
@@ -89,14 +81,14 @@ impl ResolvedRequest {
         self.terms.as_ref()?.whole.as_ref()
     }
 
-    /// What the keeper knows the hold of such a part by, until all keys are held.
-    pub(crate) fn early(&self) -> Option<Arc<Early>> {
-        self.terms.as_ref()?.early.clone()
+    /// What such a part is kept alive by until all keys are held.
+    pub(crate) fn alive(&self) -> Option<Arc<KeepAlive>> {
+        self.terms.as_ref()?.alive.clone()
     }
 
     /// The same request as a part of one for several keys, which wants `timeout` for this key.
-    pub(crate) fn part_of(&self, whole: Whole, timeout: Duration, attendance: &Arc<Attendance>) -> Self {
-        Self { timeout, terms: Some(Terms::of_part(self.terms.as_deref(), whole, attendance)), ..self.clone() }
+    pub(crate) fn part_of(&self, whole: Whole, timeout: Duration, alive: &Arc<KeepAlive>) -> Self {
+        Self { timeout, terms: Some(Terms::of_part(self.terms.as_deref(), whole, alive)), ..self.clone() }
     }
 
     /// Whether the lease may be kept for the next hold here.

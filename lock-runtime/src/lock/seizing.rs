@@ -1,19 +1,23 @@
-//! How the turn is taken from a task that is not late: by an adopter that has the lock already (rule 24), and by a request that replaces
-//! the holder (rule 25). And how a hold is given away.
+//! How a task comes before those that wait: one that adopts the lock (rule 24), and one that replaces the holder (rule 25). And how a
+//! hold is given away.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::{ActiveHold, Effects, Ended, Ending, Env, Lease, Lock, PendingAsk, ResolvedRequest, Standing};
+use super::ending::User;
+use super::{
+    ActiveHold, Effects, Ended, Ending, Env, Lane, Lease, Lock, PendingAsk, ResolvedRequest, Standing, Started,
+};
 use crate::clock::Moment;
 use crate::protocol::{Grant, Release};
-use crate::share::SharedLeases;
+use crate::share::{Share, SharedLeases};
 use crate::token::Token;
 
-/// The outcome of [`Lock::seize`].
+/// The outcome of [`Lock::enter_in_front`].
 #[derive(Debug)]
 pub(crate) enum Seized {
-    /// The turn, and what the task that had it has asked for: nobody waits for that any more.
-    Turn(u64, Option<Release>),
+    /// The task has entered in front of all others, under this id.
+    Entered(u64),
     /// The process has the lease of this token.
     Leased(Token),
 }
@@ -21,8 +25,8 @@ pub(crate) enum Seized {
 /// The outcome of [`Lock::adopt`].
 #[derive(Debug)]
 pub(crate) enum Adopted {
-    /// The adopter has the turn and the lease. What the task that had the turn has asked for is to be withdrawn.
-    Turn(u64, Option<Release>),
+    /// The hold of the adopter has started.
+    Started(Box<Started>),
     /// The process has the lease of this token, which has ended in the store.
     Beside(Token),
     /// The lease of the adopter is over by now, or another lease is younger.
@@ -30,15 +34,31 @@ pub(crate) enum Adopted {
 }
 
 impl Lock {
-    /// Takes the turn for a request that replaces the holder (rule 25), unless there is a lease. An older request of that kind fails.
-    pub(crate) fn seize_for_newest(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Seized {
-        let seized = self.seize(env, now, out);
-        if let Seized::Turn(id, _) = seized {
-            // An older one that has the turn is woken anyhow.
-            let older = std::mem::replace(&mut self.newest, id);
-            out.calls.extend(self.waiters.remove(older).map(|waiter| waiter.waker));
+    /// A request that replaces the holder enters in front of all others (rule 25), unless there is a lease. An older request of that
+    /// kind is woken, to fail.
+    pub(crate) fn enter_in_front(&mut self, env: &dyn Env, out: &mut Effects) -> Seized {
+        if let Some(lease) = self.leases().next() {
+            return Seized::Leased(lease.token.clone());
         }
-        seized
+        mutant!(NewestComesLast => {
+            self.entrants += 1;
+            self.newest = self.waiters.new_id();
+            return Seized::Entered(self.newest);
+        });
+        let id = self.waiters.id_in_front();
+        self.entrants += 1;
+        let older = std::mem::replace(&mut self.newest, id);
+        out.woken.extend(self.waiters.wake(older));
+        self.withdraw_asks(env, out);
+        Seized::Entered(id)
+    }
+
+    /// Withdraws what the tasks here ask for: another task comes before them. They wait again.
+    fn withdraw_asks(&mut self, env: &dyn Env, out: &mut Effects) {
+        while let Some(at) = self.lanes.iter().position(|lane| lane.pending().is_some()) {
+            out.withdrawals.extend(self.remove(at).into_release(env));
+            out.is_overtaken = true;
+        }
     }
 
     /// Whether a newer request has come since the task `id`, whose `request` replaces the holder.
@@ -47,31 +67,7 @@ impl Lock {
         request.replaces() && self.newest != id
     }
 
-    /// Takes the turn from whoever has it, unless there is a lease. The task that had the turn comes back to its old place, as a task
-    /// that was late (rule L7).
-    pub(crate) fn seize(&mut self, env: &dyn Env, now: Moment, out: &mut Effects) -> Seized {
-        if let Some(lease) = self.lease() {
-            return Seized::Leased(lease.token.clone());
-        }
-        let id = self.id_in_front();
-        if let Some(other) = self.turn.replace(id) {
-            if !env.is_closed() && !self.offers.is_releasing {
-                self.offers.note_seized(other, now);
-            }
-            out.takes_turn = true;
-        }
-        self.offers.reset();
-        out.wakes = true;
-        let pending = self.standing.take_pending_if(|_| true).filter(|pending| pending.may_stand());
-        Seized::Turn(id, pending.map(|pending| pending.withdrawal(env)))
-    }
-
-    /// Whether a task that came later has taken the turn of the task `id`, which has not come back since.
-    pub(crate) fn is_seized(&self, id: u64) -> bool {
-        self.offers.is_seized(id)
-    }
-
-    /// Gives the turn, and the lease that the store has granted to `token`, to a task that adopts the lock. The grant answers what was
+    /// Starts the hold of a task that adopts the lock, on the lease that the store has granted to `token`. The grant answers what was
     /// asked at `sent`.
     #[expect(clippy::too_many_arguments, reason = "what was asked, and what was answered")]
     pub(crate) fn adopt(
@@ -88,29 +84,41 @@ impl Lock {
         let mut pending = PendingAsk::new(token.clone(), env.share(), claim);
         pending.fences = u32::from(request.fenced);
         let mut lease = Lease::new(&pending, grant, env);
-        if self.was_forced(token) || !lease.is_good_for(request, now) {
+        let fence = OnceLock::new();
+        if let Some(token) = lease.fences.take().filter(|_| request.fenced) {
+            let _ = fence.set(token);
+        }
+        if self.was_forced(token) || !lease.is_good_for(request, now) || (request.fenced && fence.get().is_none()) {
             return Adopted::Over;
         }
-        match self.seize(env, now, out) {
-            Seized::Turn(id, withdrawal) => {
-                lease.counted = env.leases().map(SharedLeases::count);
-                self.standing = Standing::Leased(lease);
-                let _ = self.end_use(token);
-                Adopted::Turn(id, withdrawal)
+        if !env.share().is_some_and(|share| share != Share::READ) {
+            if let Some(other) = self.leases().next() {
+                return if other.is_confirmed_after(sent) {
+                    Adopted::Over
+                } else {
+                    Adopted::Beside(other.token.clone())
+                };
             }
-            Seized::Leased(_) if self.lease().is_some_and(|lease| lease.is_confirmed_after(sent)) => Adopted::Over,
-            Seized::Leased(other) => Adopted::Beside(other),
+            self.withdraw_asks(env, out);
+        }
+        lease.counted = env.leases().map(SharedLeases::count);
+        self.lanes.push(Lane::new(Standing::Leased(lease)));
+        let _ = self.end_use(token);
+        let id = self.waiters.id_in_front();
+        match self.start(self.lanes.len() - 1, id, fence, request, now, out) {
+            Some(started) => Adopted::Started(Box::new(started)),
+            None => Adopted::Over,
         }
     }
 
-    /// Ends the hold `id` without a release: its token is to be replaced by a ticket (rule 24). `None` when the hold was lost before.
-    pub(crate) fn end_given(&mut self, id: u64, env: &dyn Env, now: Moment) -> (Ended, Option<Release>) {
-        let Some(lease) = self.lease_of(id) else { return (Ending::Lost(None).into(), None) };
+    /// Ends the hold of `user` without a release: its token is to be replaced by a ticket (rule 24). `None` when the hold was lost before.
+    pub(crate) fn end_given(&mut self, user: User, env: &dyn Env, now: Moment) -> (Ended, Option<Release>) {
+        let Some(lease) = self.lease_of(user.id) else { return (Ending::Lost(None).into(), None) };
         let release = Release { unused_fences: None, kept_until: None, ..lease.release(env) };
         let has_ended = lease.has_ended(now);
         // Rule L6: when the hold outlived its deadline, the whole lease ends.
         let hold = if has_ended { lease.ended_hold() } else { lease.hold.as_ref().map(ActiveHold::as_ended) };
-        self.take_lease();
+        let _ = self.take_lease(&release.token, |_| true);
         if has_ended {
             return (Ended { ending: Ending::Lost(Some(release)), hold }, None);
         }

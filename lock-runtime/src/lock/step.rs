@@ -1,29 +1,34 @@
-//! What the task with the turn does next.
+//! What a task does next that is polled.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::attempt::Attempt;
+use super::keep_alive::KeepAlive;
 use super::lease::{Fences, Lease};
 use super::pending_ask::PendingAsk;
+use super::readers::Joined;
 use super::request::ResolvedRequest;
 use super::terms::Terms;
-use super::{Effects, Env, Lock, Standing};
+use super::wait_queue::Waiter;
+use super::{Acting, Effects, Env, Lane, Lock, Standing};
 use crate::clock::Moment;
 use crate::observe::{Path, metrics};
 use crate::protocol::{Ask, Release, Renewal, Renewed, StoreError};
-use crate::share::SharedLeases;
-use crate::timing::CLAIM;
+use crate::share::{Share, SharedLeases};
+use crate::timing::{CLAIM, TICK, TURN_PATIENCE};
 use crate::token::Token;
 
 /// A lease reserves at most this many fencing tokens, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
 
-/// The next step of the task with the turn.
+/// What a task does next.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The lease is good, and the hold has started.
+    /// The hold has started.
     Hold(Started),
+    /// The task has the hold of other readers together with them.
+    Joined(Joined),
     /// Take the lock by the plain claim.
     Claim(Ask),
     /// Ask by script, and join the queue.
@@ -32,12 +37,10 @@ pub(crate) enum Step {
     Confirm(Renewal),
     /// Draw fencing tokens.
     Draw(Token, u32),
-    /// Withdraw an ask, or release a lease that no hold may start on.
+    /// Withdraw an ask, or release a lease that no hold may start on, and look again.
     Withdraw(Release),
-    /// Wait for a change, at most for this time.
+    /// Wait until the task is woken, at most for this time.
     Wait(Duration),
-    /// Wait again at the old place, because the turn was passed over (rule L7).
-    Rejoin,
     /// The store refuses what the task waits for.
     Fail(StoreError),
     /// A newer request replaces the holder (rule 25).
@@ -47,33 +50,29 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// What comes in place of a command: the time is up, or a back-off is running. A task that `owns` the lease may overrun any timeout by
+    /// What comes in place of a command: the time is up, or the task backs off. A task that `owns` the lease may overrun any timeout by
     /// one answer.
     fn instead_of_asking(attempt: &Attempt, now: Moment, owns: bool) -> Option<Self> {
         if attempt.is_time_up(now, owns) { Some(Self::GiveUp) } else { attempt.back_off(now).map(Self::Wait) }
     }
 
-    fn pause(&self) -> Option<Duration> {
-        match self {
-            Self::Wait(pause) => Some(*pause),
-            _ => None,
-        }
-    }
-
     /// Whether nothing goes on without the store.
     pub(crate) fn needs_store(&self) -> bool {
-        matches!(self, Self::Claim(_) | Self::Ask(_) | Self::Confirm(_) | Self::Draw(..) | Self::Wait(_))
+        matches!(self, Self::Claim(_) | Self::Ask(_) | Self::Confirm(_) | Self::Draw(..))
     }
 
     /// Whether the task may wait for others in this step, and so counts as one who waits. One command is no such wait.
     pub(crate) fn waits_for_others(&self) -> bool {
-        matches!(self, Self::Wait(_) | Self::Ask(Ask { wait: true, .. }))
+        matches!(self, Self::Ask(Ask { wait: true, .. }))
     }
 }
 
 /// A hold that has started.
 #[derive(Debug)]
 pub(crate) struct Started {
+    pub(crate) id: u64,
+    /// The reader's number in a hold of readers; zero for the hold of one task.
+    pub(crate) member: u64,
     pub(crate) token: Token,
     pub(crate) fence: OnceLock<u64>,
     /// How the task came by it.
@@ -82,12 +81,14 @@ pub(crate) struct Started {
     pub(crate) dead_owner: Option<Box<Token>>,
     /// Counts the part of the first of several readers.
     pub(crate) holding: Option<metrics::Holding>,
+    /// While its acquire is not complete.
+    pub(crate) alive: Option<Arc<KeepAlive>>,
 }
 
 impl Lock {
-    /// Decides on the next step of the task `id`, and notes it before it is done. So a turn that is dropped at any point knows what to
-    /// withdraw.
-    pub(crate) fn step(
+    /// Decides what the task `id` does next, and notes it before it is done. A task that has to wait waits from now on in the queue, and
+    /// is woken after [`Lock::register`].
+    pub(crate) fn poll(
         &mut self,
         id: u64,
         request: &ResolvedRequest,
@@ -99,23 +100,69 @@ impl Lock {
         if self.is_replaced(id, request) {
             return Step::Replaced;
         }
-        if !self.may_act(id) {
-            return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
+        self.waiters.on_poll(id);
+        if request.is_single_try() && attempt.is_refused() {
+            // Its one answer decides, whatever came meanwhile.
+            return Step::GiveUp;
         }
-        self.offers.take_up(id, now);
-        self.start_granted_lease(request, env, now);
-        if let Some(crowded) = self.standing.take_lease_if(|lease| !lease.has_room()) {
-            return Step::Withdraw(crowded.release(env));
+        let is_over = attempt.is_over(now);
+        if !is_over && let Some(joined) = self.join(id, request, now, out) {
+            return Step::Joined(joined);
         }
-        match self.standing {
-            Standing::Leased(_) => self.step_with_lease(id, request, attempt, env, now, out),
-            Standing::Asking(_) | Standing::Nothing => self.step_without_lease(request, attempt, env, now),
+        let step = match self.lane_for(id, request, env, now) {
+            _ if is_over => Step::GiveUp,
+            Some(at) => self.step(at, id, request, attempt, env, now, out),
+            None if request.is_try() => Step::GiveUp,
+            None => Step::Wait(attempt.give_up().remaining_at(now)),
+        };
+        match step {
+            Step::Wait(Duration::ZERO) => Step::GiveUp,
+            step @ (Step::Wait(_) | Step::Withdraw(_)) => {
+                if !self.waiters.has(id) {
+                    self.waiters.add(id, Waiter::new(request));
+                }
+                step
+            }
+            step => step,
         }
     }
 
-    /// With a lease: the hold starts, unless the lease is not good enough for it yet.
-    fn step_with_lease(
+    /// From now on `waker` wakes the task `id`, which waits.
+    pub(crate) fn register(&mut self, id: u64, waker: std::task::Waker, out: &mut Effects) {
+        let unneeded = self.waiters.register(id, waker);
+        out.drop_waker(unneeded);
+    }
+
+    /// The lane for which the task `id` may act: what lies free, an ask without a task, or a new one.
+    fn lane_for(&mut self, id: u64, request: &ResolvedRequest, env: &dyn Env, now: Moment) -> Option<usize> {
+        let own = self.lanes.iter_mut().position(|lane| lane.is_acting(id));
+        if let Some(lane) = own.and_then(|at| self.lanes.get_mut(at)) {
+            lane.acting = None;
+            return own;
+        }
+        let has_precedence = self.waiters.has_precedence(id);
+        if has_precedence && let Some(at) = self.lanes.iter().position(Lane::is_free) {
+            return Some(at);
+        }
+        let wants_task = |lane: &Lane| lane.is_idle_ask() && (self.lanes.len() == 1 || lane.wants_task(now));
+        if has_precedence && let Some(at) = self.lanes.iter().position(wants_task) {
+            return Some(at);
+        }
+        let idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
+        let waiting = self.waiters.len() + usize::from(!self.waiters.has(id));
+        let may_ask = idle < waiting && (has_precedence || !self.lanes.is_empty());
+        if !may_ask || !self.has_room(env, self.lanes.len()) {
+            return None;
+        }
+        let ask = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));
+        self.lanes.push(Lane::new(Standing::Asking(Box::new(ask))));
+        Some(self.lanes.len() - 1)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the lane, and what `poll` was told")]
+    fn step(
         &mut self,
+        at: usize,
         id: u64,
         request: &ResolvedRequest,
         attempt: &Attempt,
@@ -123,37 +170,85 @@ impl Lock {
         now: Moment,
         out: &mut Effects,
     ) -> Step {
-        let fences = self.fences_for(request);
-        let Some(lease) = self.lease_mut() else { return Step::GiveUp };
+        let Some(lane) = self.lanes.get_mut(at) else { return Step::GiveUp };
+        lane.start_granted_lease(env, now);
+        if lane.lease().is_some_and(|lease| !lease.has_room()) {
+            return self.remove(at).into_release(env).map_or(Step::GiveUp, Step::Withdraw);
+        }
+        let step = match lane.standing {
+            Standing::Leased(_) => self.step_with_lease(at, id, request, attempt, env, now, out),
+            Standing::Asking(_) => self.step_without_lease(at, id, request, attempt, env, now),
+        };
+        match &step {
+            // What was found out stays until the task has left.
+            Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) | Step::GiveUp => {
+                if let Some(lane) = self.lanes.get_mut(at) {
+                    lane.acting = Some(Acting { id, since: now, releases: false });
+                }
+                // The keeper checks whether the answer is read, and later whether the hold lasts.
+                self.is_tracked = true;
+            }
+            Step::Wait(pause) if !self.lanes.get(at).is_some_and(Lane::only_waits) => self.pause(*pause + TICK, now),
+            _ => {}
+        }
+        step
+    }
+
+    /// With a lease: the hold starts, unless the lease is not good enough for it yet.
+    #[expect(clippy::too_many_arguments, reason = "the lane, and what `poll` was told")]
+    fn step_with_lease(
+        &mut self,
+        at: usize,
+        id: u64,
+        request: &ResolvedRequest,
+        attempt: &Attempt,
+        env: &dyn Env,
+        now: Moment,
+        out: &mut Effects,
+    ) -> Step {
+        let fences = self.fences_for(id, request);
+        let Some(lease) = self.lanes.get_mut(at).and_then(Lane::lease_mut) else { return Step::GiveUp };
         // While the keeper has no connection it could not confirm what a push tells of (rule 22: a push is a hint).
         let is_doubtful = lease.hinted.is_some() && env.keepers_connection().is_cut_off;
         if is_doubtful || !lease.is_good_for(request, now) {
+            if let Some(step) = Step::instead_of_asking(attempt, now, true) {
+                return step;
+            }
             let renewal = lease.renewal(lease_before(request), env);
             lease.note_renewal_sent(&renewal, now);
-            return self.act(attempt, now).unwrap_or(Step::Confirm(renewal));
+            return Step::Confirm(renewal);
         }
         if request.fenced && lease.fences.is_empty() {
             let token = lease.token.clone();
-            return self.act(attempt, now).unwrap_or(Step::Draw(token, fences));
+            return Step::instead_of_asking(attempt, now, true).unwrap_or(Step::Draw(token, fences));
         }
-        if attempt.is_over(now) {
-            return Step::GiveUp;
+        let fence = OnceLock::new();
+        if request.fenced {
+            // Rule L2: every hold has a fencing token of its own.
+            let Some(token) = lease.fences.take() else { return Step::GiveUp };
+            let _ = fence.set(token);
         }
-        self.start(id, request, now, out).map_or(Step::GiveUp, Step::Hold)
+        lease.reuse_lingering();
+        self.start(at, id, fence, request, now, out).map_or(Step::GiveUp, Step::Hold)
     }
 
     /// Without a lease: ask the store, or wait for what was asked.
-    fn step_without_lease(&mut self, request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, now: Moment) -> Step {
+    fn step_without_lease(
+        &mut self,
+        at: usize,
+        id: u64,
+        request: &ResolvedRequest,
+        attempt: &Attempt,
+        env: &dyn Env,
+        now: Moment,
+    ) -> Step {
+        let fences = self.fences_for(id, request);
+        // A store without a queue is polled. Elsewhere a task only backs off.
+        let pause = if env.kind().queues { None } else { self.pause_between_polls(attempt, now) };
+        let Some(pending) = self.lanes.get_mut(at).and_then(Lane::pending_mut) else { return Step::GiveUp };
         mutant!(RetryUnderNewToken => if attempt.has_failed() {
-            self.standing = Standing::Nothing;
+            *pending = PendingAsk::new(env.next_token(false), env.share(), claim_of(request));
         });
-        let fences = self.fences_for(request);
-        let pause = self.pause_between_polls(attempt, now);
-        if matches!(self.standing, Standing::Nothing) {
-            let pending = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));
-            self.standing = Standing::Asking(Box::new(pending));
-        }
-        let Some(pending) = self.standing.pending_mut() else { return Step::GiveUp };
         if pending.is_replaced() {
             if request.replaces() && attempt.replacing().is_some() {
                 return Step::Replaced;
@@ -179,15 +274,11 @@ impl Lock {
         pending.replaces =
             request.replaces().then(|| known.map_or_else(|| pending.token.clone(), |known| known.name.clone()));
         if let Some(step) = Step::instead_of_asking(attempt, now, false).or(pause.map(Step::Wait)) {
-            if let Step::Wait(pause) = step {
-                self.offers.act(now, Some(pause));
-                self.track();
-            }
             return step;
         }
         if pending.only_waits()
             && let Some(pause) = pending.pause_before_ask(now)
-            // A single try asks once, even when it took up a turn that another task had left.
+            // A single try asks once, even when it found the ask of another task.
             && let left = attempt.give_up().remaining_at(now)
             && !left.is_zero()
         {
@@ -207,160 +298,159 @@ impl Lock {
             replaces: pending.replacing(known.is_some_and(|known| known.is_known)),
             fences,
             give_up: attempt.by(),
-            repeats: false,
         };
-        self.offers.awaits_since = Some(now);
-        // The keeper checks whether the answer is read, and later whether the hold lasts.
-        self.track();
         if is_claim { Step::Claim(ask) } else { Step::Ask(ask) }
     }
 
-    /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
-    fn act(&mut self, attempt: &Attempt, now: Moment) -> Option<Step> {
-        let step = Step::instead_of_asking(attempt, now, true);
-        let pause = step.as_ref().and_then(Step::pause);
-        self.offers.act(now, pause);
-        self.track();
-        step
-    }
-
-    /// Takes in the answer to the confirmation that the task `id` asked for. Returns the release of a lease that was taken by force.
-    pub(crate) fn on_confirm_answer(
+    /// Takes in the answer to the confirmation of the lease of `token`, which was sent at `sent`.
+    pub(crate) fn on_confirmed(
         &mut self,
-        id: u64,
+        token: &Token,
+        sent: Moment,
         outcome: Renewed,
         env: &dyn Env,
         out: &mut Effects,
-    ) -> Option<Release> {
-        if !self.acts(id) {
-            return None;
-        }
-        let mut release = None;
+    ) {
+        let now = env.now();
+        let Some(lease) = self.lease_under(token).filter(|lease| lease.hold.is_none()) else { return };
         match outcome {
             Renewed::Until(until) => {
-                if let Some(lease) = self.lease_mut() {
-                    lease.fresh = lease.confirm(until, env.now());
-                }
+                let is_confirmed = lease.confirm(until, now);
+                lease.fresh = is_confirmed;
             }
+            // The command that confirmed the lease was sent later.
+            Renewed::NotOwned | Renewed::Forced if lease.is_confirmed_after(sent) => {}
             // The next step asks under a new token (rule L3: a token is never used again). What is left of the lease is in the way of
             // others: the mark of a force (rule 21: no body began), or a part of the store that still has it.
-            Renewed::NotOwned | Renewed::Forced => {
-                release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env));
-            }
+            Renewed::NotOwned | Renewed::Forced => self.release_gone(token, env, out),
         }
-        out.wakes = true;
-        release
     }
 
-    /// Takes in the answer to the draw that the task `id` asked for. Returns the release of a lease that is gone: it may have been taken
-    /// by force.
-    pub(crate) fn on_draw_answer(
+    /// Takes in the answer to a draw for the lease of `token`, which was sent at `sent`.
+    pub(crate) fn on_drawn(
         &mut self,
-        id: u64,
-        first: Option<u64>,
-        count: u32,
+        token: &Token,
+        sent: Moment,
+        (first, count): (Option<u64>, u32),
         env: &dyn Env,
         out: &mut Effects,
-    ) -> Option<Release> {
-        if !self.acts(id) {
-            return None;
-        }
-        let mut release = None;
+    ) {
+        let Some(lease) = self.lease_under(token).filter(|lease| lease.hold.is_none()) else { return };
         match first {
             Some(first) => {
-                if let Some(lease) = self.lease_mut() {
-                    lease.fences = Fences::new(first, count);
-                    // Only an owner draws.
-                    lease.hinted = None;
-                }
+                lease.fences = Fences::new(first, count);
+                // Only an owner draws.
+                lease.hinted = None;
             }
-            None => release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env)),
+            None if lease.is_confirmed_after(sent) => {}
+            None => self.release_gone(token, env, out),
         }
-        out.wakes = true;
-        release
     }
 
-    /// Makes a lease from what the store has granted.
-    fn start_granted_lease(&mut self, request: &ResolvedRequest, env: &dyn Env, now: Moment) {
-        let Some(pending) = self.standing.pending_mut() else { return };
-        let is_hinted = pending.is_hinted();
-        let Some(grant) = pending.take_grant(env) else { return };
-        self.standing = Standing::Leased(Lease::new(pending, &grant, env));
-        let Some(lease) = self.lease_mut() else { return };
-        lease.hinted = is_hinted.then(|| Box::new(now));
-        // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
-        // only once it is confirmed.
-        lease.fresh &= lease.claim >= request.lease().min(CLAIM);
-        lease.counted = env.leases().map(SharedLeases::count);
+    /// The store does not know a lease any more that no hold uses.
+    fn release_gone(&mut self, token: &Token, env: &dyn Env, out: &mut Effects) {
+        let Some(lease) = self.take_lease(token, |lease| lease.hold.is_none()) else { return };
+        mutant!(UnusedMarkLeft => return);
+        out.releases.push(lease.release(env));
     }
 
     /// How many fencing tokens to draw, for this task and for the tasks that wait.
-    fn fences_for(&self, request: &ResolvedRequest) -> u32 {
+    fn fences_for(&self, id: u64, request: &ResolvedRequest) -> u32 {
         match (request.fenced, request.share) {
             (false, _) => 0,
             // The next holds come without a command.
             (true, None) if request.may_linger() => MOST_FENCES,
-            (true, None) => (1 + self.waiters.fences_wanted()).min(MOST_FENCES),
+            (true, None) => (self.waiters.fences_wanted() + u32::from(!self.waiters.has(id))).clamp(1, MOST_FENCES),
             // Rule S6: other owners draw meanwhile, and what was reserved would be smaller than their tokens.
             (true, Some(_)) => 1,
         }
     }
 
-    /// Starts the hold of the task `id`. `None` when the lease is gone, is not good enough (rule L1), would be one permit too many
-    /// (rule S8), or has no fencing token left.
-    pub(crate) fn start(
+    /// Starts the hold of the task `id` on the lease of the lane `at`.
+    pub(super) fn start(
         &mut self,
+        at: usize,
         id: u64,
+        fence: OnceLock<u64>,
         request: &ResolvedRequest,
         now: Moment,
         out: &mut Effects,
     ) -> Option<Started> {
-        if !self.may_act(id) || self.is_replaced(id, request) {
-            return None;
-        }
-        let lease = self.lease_mut().filter(|lease| lease.is_good_for(request, now) && lease.has_room())?;
-        let fence = OnceLock::new();
-        if request.fenced {
-            // Rule L2: every hold has a fencing token of its own.
-            let _ = fence.set(lease.fences.take()?);
-        }
-        let lease = self.begin(id, request, now)?;
+        let lane = self.lanes.get_mut(at)?;
+        let is_late = lane.free_since.is_some_and(|since| now.since(since) > TURN_PATIENCE);
+        (lane.free_since, lane.probed) = (None, None);
+        let lease = lane.lease_mut()?;
+        let path = std::mem::replace(&mut lease.path, Path::HandOver);
+        let holding = lease.holds.begin(request.prefix(), path);
+        lease.carry(id, path, holding, request, now);
         lease.forget_shared_fences();
         let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
-        let path = lease.hold.as_ref().map_or(Path::HandOver, |hold| hold.path);
-        let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
-        let holding = readers.and_then(|hold| hold.holding.take());
-        if lease.share.is_some() {
-            self.call_readers(now, out);
+        let mut started =
+            Started { id, member: 0, token, fence, path, dead_owner, holding: None, alive: request.alive() };
+        if let Some(hold) = lease.hold.as_mut().filter(|hold| hold.readers.is_some()) {
+            (started.member, _) = hold.add_reader(request, false, now);
+            started.holding = hold.holding.take();
         }
-        self.offers.take_up(id, now);
-        self.track();
-        Some(Started { token, fence, path, dead_owner, holding })
+        self.counts.count(path);
+        self.forget_waiter(id, out);
+        // Where tasks are always polled late, the next lease has as much time.
+        self.untaken = if is_late { self.untaken } else { 0 };
+        (self.pauses, self.is_tracked) = (None, true);
+        if request.share == Some(Share::READ) {
+            self.wake_readers(now, out);
+        }
+        Some(started)
     }
 
     /// Begins the time of the hold `id`, which was one of several keys until `now`. Its `terms` are those from which the hold's user
-    /// reads why it was lost.
-    pub(crate) fn begin_time(&mut self, id: u64, request: &ResolvedRequest, terms: Option<&Arc<Terms>>, now: Moment) {
-        let Some(lease) = self.lease_of_mut(id) else { return };
-        let Some(mut hold) = lease.hold.take() else { return };
-        hold.begin(request, now);
-        if hold.terms.is_some() {
-            hold.terms = terms.cloned();
-        }
-        hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
-        lease.hold = Some(hold);
+    /// reads why it was lost. Returns `false` when the hold is lost.
+    pub(crate) fn begin_time(
+        &mut self,
+        (id, member): (u64, u64),
+        request: &ResolvedRequest,
+        terms: Option<&Arc<Terms>>,
+        now: Moment,
+    ) -> bool {
+        mutant!(LostWhileDrawn => return true);
         // The keeper may have known it as a hold that needs nothing for long.
-        self.track();
+        self.is_tracked = true;
+        let Some(lease) = self.lease_of_mut(id).filter(|lease| !lease.has_ended(now)) else { return false };
+        let Some(mut hold) = lease.hold.take() else { return false };
+        let mut is_held = true;
+        if member > 0 {
+            is_held = hold.complete_reader(member, request, now);
+        } else {
+            hold.begin(request, now);
+            if hold.terms.is_some() {
+                hold.terms = terms.cloned();
+            }
+            hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
+        }
+        lease.hold = Some(hold);
+        is_held
+    }
+}
+
+impl Lane {
+    /// Makes a lease from what the store has granted.
+    fn start_granted_lease(&mut self, env: &dyn Env, now: Moment) {
+        let Some(pending) = self.pending_mut() else { return };
+        let is_hinted = pending.is_hinted();
+        let Some(grant) = pending.take_grant(env) else { return };
+        let mut lease = Lease::new(pending, &grant, env);
+        lease.hinted = is_hinted.then(|| Box::new(now));
+        lease.counted = env.leases().map(SharedLeases::count);
+        self.standing = Standing::Leased(lease);
     }
 
-    /// Begins the hold `id` on the lease. `None` without a lease.
-    pub(crate) fn begin(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
-        let lease = self.standing.lease_mut()?;
-        let path = std::mem::replace(&mut lease.path, Path::HandOver);
-        self.counts.count(path);
-        let holding = lease.holds.begin(request.prefix(), path);
-        lease.carry(id, path, holding, request, now);
-        Some(lease)
+    /// Whether there is nothing to do but to wait for the store.
+    fn only_waits(&self) -> bool {
+        self.pending().is_some_and(PendingAsk::only_waits)
+    }
+
+    /// Whether the ask has to be sent again.
+    fn wants_task(&self, now: Moment) -> bool {
+        self.pending().is_some_and(|pending| !pending.only_waits() || pending.pause_before_ask(now).is_none())
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::keep_alive::KeepAlive;
 use crate::LockError;
-use crate::attendance::{Attendance, Early};
 use crate::clock::{Deadline, Moment};
 use crate::lease_bounds::{check_at_least, check_max_hold};
 use crate::settings::Settings;
@@ -38,8 +38,8 @@ pub(crate) struct Terms {
     /// Of a request for one of several keys: the time of the request for all of them. It is here because every waiter has room for
     /// what is in the request itself.
     pub(crate) whole: Option<Whole>,
-    /// The hold of such a part is early until all keys are held.
-    pub(crate) early: Option<Arc<Early>>,
+    /// What the hold of such a part is kept alive by until all keys are held.
+    pub(crate) alive: Option<Arc<KeepAlive>>,
     /// Whether the hold was lost because it had lasted for `max_hold`.
     is_spent: AtomicBool,
 }
@@ -67,22 +67,17 @@ impl Terms {
             at_least,
             kept_lease,
             whole: None,
-            early: None,
+            alive: None,
             is_spent: AtomicBool::new(false),
         })))
     }
 
     /// The terms of a request for one of several keys, which has these `terms`. All of the requests together have the time `whole`.
-    pub(crate) fn of_part(terms: Option<&Self>, whole: Whole, attendance: &Arc<Attendance>) -> Arc<Self> {
+    pub(crate) fn of_part(terms: Option<&Self>, whole: Whole, alive: &Arc<KeepAlive>) -> Arc<Self> {
         let (max_hold, at_least, kept_lease) =
             terms.map_or_else(Default::default, |terms| (terms.max_hold, terms.at_least, terms.kept_lease));
-        let (whole, early) = (Some(whole), Some(Early::new(attendance)));
-        Arc::new(Self { max_hold, at_least, kept_lease, whole, early, is_spent: AtomicBool::new(false) })
-    }
-
-    /// Whether they say nothing of the time of the hold.
-    pub(crate) fn leaves_time_open(&self) -> bool {
-        self.max_hold.is_none() && self.at_least.is_zero()
+        let (whole, alive) = (Some(whole), Some(Arc::clone(alive)));
+        Arc::new(Self { max_hold, at_least, kept_lease, whole, alive, is_spent: AtomicBool::new(false) })
     }
 
     /// The part of a lease of `expire` that the hold itself can use: none is longer than the hold may last, and the answer to
@@ -111,6 +106,11 @@ impl Terms {
 
     pub(crate) fn note_spent(&self) {
         self.is_spent.store(true, Ordering::Release);
+    }
+
+    /// The longest time of the hold.
+    pub(crate) fn max_hold(&self) -> Option<Duration> {
+        self.max_hold
     }
 
     /// The time that the hold was allowed, if the hold was lost because this time was over.

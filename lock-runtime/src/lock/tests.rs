@@ -12,18 +12,18 @@ use crate::key::PrefixPlace;
 use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::mutex::Mutex;
-use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, Release, Renewal, Renewed};
+use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, Renewal, Renewed};
 use crate::share::Share;
-use crate::timing::{ASK_INTERVAL, CLAIM, STREAK_TIME, TURN_PATIENCE, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
+use crate::timing::{ASK_INTERVAL, CLAIM, STREAK_TIME, TICK, TURN_PATIENCE, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
 use crate::token::Token;
 
 mod alarm;
 mod answer;
 mod close;
-mod come;
 mod end;
 mod enter;
 mod give_up;
+mod idle;
 mod leave;
 mod look;
 mod poll;
@@ -64,10 +64,12 @@ fn reader() -> ResolvedRequest {
 struct Stage {
     lock: Lock,
     env: Plain,
-    /// The tasks that were called.
-    called: Arc<Mutex<Vec<u64>>>,
-    /// What the last step asked for besides.
+    /// The tasks that were woken.
+    woken: Arc<Mutex<Vec<u64>>>,
+    /// What the last call asked for besides.
     effects: Effects,
+    /// The tasks that have entered, and were not polled.
+    entrants: Vec<u64>,
 }
 
 struct Task(u64, Arc<Mutex<Vec<u64>>>);
@@ -84,7 +86,13 @@ impl Stage {
     }
 
     fn sharing(share: Option<Share>) -> Self {
-        Self { lock: Lock::default(), env: Plain::still(share), called: Arc::default(), effects: Effects::default() }
+        Self {
+            lock: Lock::default(),
+            env: Plain::still(share),
+            woken: Arc::default(),
+            effects: Effects::default(),
+            entrants: Vec::new(),
+        }
     }
 
     /// With a store that has no queue.
@@ -100,47 +108,64 @@ impl Stage {
         self.env.let_pass(span);
     }
 
-    /// Who was called since the last time.
-    fn called(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.called.lock())
+    /// Who was woken since the last time.
+    fn woken(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.woken.lock())
     }
 
-    /// One step of the lock.
-    fn tell<T>(&mut self, step: impl FnOnce(&mut Lock, &Plain, &mut Effects) -> T) -> T {
+    /// One call of the lock.
+    fn tell<T>(&mut self, call: impl FnOnce(&mut Lock, &Plain, &mut Effects) -> T) -> T {
         self.effects = Effects::default();
-        let result = step(&mut self.lock, &self.env, &mut self.effects);
-        self.effects.calls.drain(..).for_each(TaskWaker::wake);
+        let result = call(&mut self.lock, &self.env, &mut self.effects);
+        self.lock.settle(&self.env, &mut self.effects);
+        self.effects.woken.drain(..).for_each(TaskWaker::wake);
         result
     }
 
-    fn enter(&mut self, request: &ResolvedRequest) -> Option<Entered> {
-        self.lock.enter(request, self.now())
+    fn enter(&mut self, request: &ResolvedRequest) -> Entered {
+        let entered = self.tell(|lock, env, out| lock.enter(request, env, env.now(), out));
+        if let Entered::First { id, .. } = entered {
+            self.entrants.push(id);
+        }
+        entered
     }
 
     /// A task comes, and need not wait.
     fn enter_first(&mut self, request: &ResolvedRequest) -> u64 {
         match self.enter(request) {
-            Some(Entered::Turn { id, .. }) => id,
+            Entered::First { id, .. } => id,
             other => panic!("{other:?}"),
         }
     }
 
     /// The manager is shut down.
     fn close(&mut self, is_refused: impl Fn(&Waiter) -> bool) {
-        self.lock.close(is_refused).into_iter().for_each(TaskWaker::wake);
+        self.tell(|lock, _, _| lock.close(is_refused)).into_iter().for_each(TaskWaker::wake);
     }
 
     /// A task comes, and waits.
     fn wait(&mut self, request: &ResolvedRequest) -> u64 {
-        assert!(self.enter(request).is_none());
-        let id = self.lock.wait(Waiter::new(request));
-        assert!(self.lock.poll(id, TaskWaker::from(Arc::new(Task(id, Arc::clone(&self.called))))).is_ok());
+        let Entered::Waits(id) = self.enter(request) else { panic!("it need not wait") };
+        self.tell(|lock, _, _| lock.wait(id, request));
+        assert!(matches!(self.step(id, request), Step::Wait(_)));
         id
     }
 
+    /// The task is polled.
     fn step(&mut self, id: u64, request: &ResolvedRequest) -> Step {
         let attempt = Attempt::new(request, Duration::from_secs(1), || self.now());
-        self.tell(|lock, env, out| lock.step(id, request, &attempt, env, env.now(), out))
+        let is_entrant = self.entrants.extract_if(.., |other| *other == id).next().is_some();
+        let waker = TaskWaker::from(Arc::new(Task(id, Arc::clone(&self.woken))));
+        self.tell(|lock, env, out| {
+            if is_entrant {
+                lock.begin();
+            }
+            let step = lock.poll(id, request, &attempt, env, env.now(), out);
+            if matches!(step, Step::Wait(_)) {
+                lock.register(id, waker, out);
+            }
+            step
+        })
     }
 
     /// The ask that the task sends next.
@@ -165,9 +190,9 @@ impl Stage {
         self.answer(ask, Answer::Busy(busy("x")))
     }
 
-    /// The task starts its hold.
-    fn start(&mut self, id: u64, request: &ResolvedRequest) -> bool {
-        self.tell(|lock, env, out| lock.start(id, request, env.now(), out).is_some())
+    /// The task is polled. Whether it has its hold then.
+    fn takes(&mut self, id: u64, request: &ResolvedRequest) -> bool {
+        matches!(self.step(id, request), Step::Hold(_))
     }
 
     /// A task comes, asks, and holds the lock.
@@ -175,40 +200,57 @@ impl Stage {
         let id = self.enter_first(request);
         let ask = self.ask(id, request);
         assert!(self.grant(&ask));
-        assert!(matches!(self.step(id, request), Step::Hold(_)));
+        assert!(self.takes(id, request));
         id
     }
 
-    /// The hold ends.
+    /// The hold ends. Of readers, the part `member`.
+    fn end_part(&mut self, id: u64, member: u64, waits: bool) -> Ending {
+        let user = User { id, member, has_body: false, waits };
+        self.tell(|lock, env, out| lock.end(user, env, env.now(), out).ending)
+    }
+
     fn end(&mut self, id: u64) -> Ending {
-        self.tell(|lock, env, out| lock.end(id, false, env, env.now(), out).ending)
+        self.end_part(id, 0, true)
     }
 
-    /// The turn ends.
-    fn pass(&mut self, id: u64) -> Passed {
-        let passed = self.lock.pass(id, PassedBy::Task, &self.env);
-        if let Passed::To(next) = &passed {
-            next.wake_by_ref();
-        }
-        passed
+    /// The task gives up.
+    fn leave(&mut self, id: u64) {
+        let is_entrant = self.entrants.extract_if(.., |other| *other == id).next().is_some();
+        self.tell(|lock, _, out| {
+            if is_entrant {
+                lock.begin();
+            }
+            lock.leave(id, out);
+        });
     }
 
-    /// The keeper looks.
-    fn look(&mut self, trigger: Trigger) -> Action {
+    /// The keeper looks. What it has to do first.
+    fn look(&mut self, trigger: Trigger) -> Option<Action> {
         let round = Round { deadline: Deadline::new(self.now(), CLAIM), usual_answer: Duration::ZERO };
-        self.tell(|lock, env, out| lock.look(trigger, &round, env, out).0)
+        let mut actions = Vec::new();
+        self.tell(|lock, env, out| lock.look(trigger, &round, env, &mut actions, out));
+        actions.into_iter().next()
     }
 
-    /// The keeper looks until the task with the turn is passed over.
-    fn pass_over(&mut self) -> Option<Release> {
-        while !matches!(self.look(Trigger::Tick), Action::PassOver) {
-            self.let_pass(TURN_PATIENCE / 5);
+    /// The keeper's ticks for so long. Returns whether it has given back what lay free.
+    fn tick_for(&mut self, span: Duration) -> bool {
+        let mut is_released = false;
+        let mut left = span;
+        while !left.is_zero() {
+            let tick = TICK.min(left);
+            self.let_pass(tick);
+            left -= tick;
+            self.look(Trigger::Tick);
+            is_released |= !self.effects.withdrawals.is_empty() || !self.effects.releases.is_empty();
         }
-        let (id, release) = self.tell(|lock, env, out| lock.note_late_turn(env, out)).expect("its task did not come");
-        if let Passed::To(next) = self.lock.pass(id, PassedBy::Keeper, &self.env) {
-            next.wake();
-        }
-        release
+        is_released
+    }
+
+    /// In how long the keeper looks.
+    fn looks_in(&self) -> Option<Duration> {
+        let at = self.lock.leases().find_map(|lease| lease.upkeep.look_at.as_deref())?;
+        Some(at.remaining_at(self.now()))
     }
 
     /// The store pushes a grant of the token.
@@ -221,21 +263,17 @@ impl Stage {
             node: None,
             unconfirmed: false,
         };
-        self.tell(|lock, _, out| lock.on_grant(&pushed, out))
-    }
-
-    /// A task that was passed over is polled at last.
-    fn come_late(&mut self, id: u64, request: &ResolvedRequest) -> Rejoined {
-        self.tell(|lock, env, out| lock.rejoin(id, request, env, out))
+        self.tell(|lock, _, _| lock.on_grant(&pushed))
     }
 
     /// The hold is lost.
-    fn lose(&mut self) -> Revoked {
-        self.tell(|lock, env, out| lock.revoke(None, LossReason::NotKnown, env, out)).expect("a lease")
+    fn lose(&mut self) {
+        let lost = self.tell(|lock, env, out| lock.revoke(None, LossReason::NotKnown, env, out));
+        assert!(!lost.is_empty());
     }
 
     /// The store answers a renewal that was sent at `sent`, or does not.
-    fn renewed(&mut self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
+    fn renewed(&mut self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Option<Action> {
         self.tell(|lock, env, out| lock.on_renewal(renewal, sent, outcome, env, out))
     }
 
@@ -245,11 +283,15 @@ impl Stage {
 
     /// Another process waits.
     fn contend(&mut self) {
-        self.tell(|lock, env, out| lock.on_contention(env, out));
+        self.tell(|lock, env, _| lock.on_contention(env));
     }
 
-    fn token(&self) -> Token {
-        self.lock.lease().expect("a lease").token.clone()
+    fn token(&mut self) -> Token {
+        self.lock.any_lease().token.clone()
+    }
+
+    fn is_unused(&self) -> bool {
+        self.lock.counts_if_unused().is_some()
     }
 }
 

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use super::lease::Lease;
-use super::pending_ask::PendingAsk;
-use super::{Effects, Env, Lock, Standing};
+use super::{Effects, Env, Lane, Lock, PendingAsk, Standing};
 use crate::clock::Deadline;
 use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, StoreError};
 use crate::token::Token;
@@ -98,30 +97,32 @@ fn says_nothing(answer: &Answer) -> bool {
 
 impl Lock {
     fn use_of(&self, token: &Token) -> Use {
-        match &self.standing {
-            Standing::Asking(pending) if pending.token == *token => Use::Asks,
-            Standing::Leased(lease) if lease.token == *token => Use::Leased,
-            _ if self.ending.iter().any(|ending| ending.token == *token) => Use::Ends,
-            _ => Use::None,
+        match self.place_of(token).and_then(|at| self.lane(at)).map(|lane| &lane.standing) {
+            Some(Standing::Asking(_)) => Use::Asks,
+            Some(Standing::Leased(_)) => Use::Leased,
+            None if self.ending.iter().any(|ending| ending.token == *token) => Use::Ends,
+            None => Use::None,
         }
     }
 
-    /// Whether the token belongs to the lease or to the pending ask.
+    /// Whether the token belongs to a lease or to an ask.
     pub(crate) fn wants(&self, token: &Token) -> bool {
-        matches!(self.use_of(token), Use::Asks | Use::Leased)
+        self.place_of(token).is_some()
     }
 
     /// Whether `token` is used: for an ask, for a lease that some task has, or by a body whose hold was lost. A lease that lingers, or
     /// that its task has left, is released for whoever comes.
     pub(crate) fn uses(&self, token: &Token) -> bool {
         let of_body = |ending: &EndingToken| ending.token == *token && ending.user == EndingUser::Bodies;
-        self.wants(token) && !self.lingers() && !self.is_left() || self.ending.iter().any(of_body)
+        let is_used = |lane: &Lane| lane.token() == token && !self.is_left(lane);
+        self.lanes.iter().any(is_used) || self.ending.iter().any(of_body)
     }
 
-    /// Whether no task has the lease any more: the keeper is about to release it.
-    fn is_left(&self) -> bool {
+    /// Whether no task has the lease any more: it lingers, or the keeper is about to release it.
+    fn is_left(&self, lane: &Lane) -> bool {
         mutant!(LeftLeaseIsUsed => return false);
-        self.lease().is_some() && !self.is_held() && !self.is_taken()
+        let is_wanted = lane.acting.is_some() || !self.waiters.is_empty() || self.entrants > 0;
+        lane.lease().is_some_and(|lease| lease.lingers() || (lease.hold.is_none() && !is_wanted))
     }
 
     /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
@@ -142,17 +143,15 @@ impl Lock {
     }
 
     /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
-    pub(crate) fn on_grant(&mut self, pushed: &Pushed, out: &mut Effects) -> bool {
-        match &mut self.standing {
-            Standing::Leased(lease) if lease.token == pushed.token => true,
-            Standing::Asking(pending) if pending.token == pushed.token => {
-                pending.on_push(pushed);
-                self.offer();
-                out.wakes = true;
-                true
-            }
-            _ => self.leave_to_release(&pushed.token),
+    pub(crate) fn on_grant(&mut self, pushed: &Pushed) -> bool {
+        let Some(lane) = self.place_of(&pushed.token).and_then(|at| self.lanes.get_mut(at)) else {
+            return self.leave_to_release(&pushed.token);
+        };
+        if let Some(pending) = lane.pending_mut() {
+            pending.on_push(pushed);
+            self.pauses = None;
         }
+        true
     }
 
     /// Takes in an answer. Returns `false` when the ask has to be withdrawn: it may be granted, and no task here waits for that.
@@ -162,108 +161,106 @@ impl Lock {
             return true;
         }
         let granted = matches!(answer, Answer::Granted(_));
-        // Its task has something to do.
-        let is_decided = granted || matches!(answer, Answer::Replaced);
         let stands = matches!(answer, Answer::Busy(Busy { stands: true, .. }));
         self.failure = None;
-        match &mut self.standing {
-            Standing::Asking(pending) if pending.token == ask.token => {
-                let is_repeated_try = pending.is_repeated_try(ask);
-                pending.on_answer(ask, answer, env);
-                let is_over = stands && !pending.is_granted();
-                if is_over {
-                    // Rule L3: it is withdrawn, and a token that was given up is never used again.
-                    pending.renew_token(env.next_token(pending.token.may_linger()));
-                }
-                let is_permit = env.share().is_some_and(|share| share.permits().is_some());
-                if is_permit && pending.busy().is_some() && !pending.is_granted() {
-                    out.refused_permit = Some(ask.wait);
-                }
-                if is_decided {
-                    self.offer();
-                } else {
-                    self.pause_after_refusal(env);
-                    if is_repeated_try {
-                        self.end_late_try(env);
-                    }
-                }
-                out.wakes = true;
-                !is_over
-            }
-            Standing::Leased(lease) if lease.token == ask.token => {
+        let Some(at) = self.place_of(&ask.token) else {
+            return !(granted || stands) || self.leave_to_release(&ask.token);
+        };
+        let Some(lane) = self.lanes.get_mut(at) else { return true };
+        let pending = match &mut lane.standing {
+            Standing::Asking(pending) => pending,
+            Standing::Leased(lease) => {
                 if granted {
                     lease.hinted = None;
                 }
                 if matches!(answer, Answer::Granted(Grant { contended: true, .. })) {
-                    self.note_contention(env);
+                    self.note_contention(at, env);
                 }
-                true
+                return true;
             }
-            _ => !(granted || stands) || self.leave_to_release(&ask.token),
+        };
+        pending.on_answer(ask, answer, env);
+        let is_over = stands && !pending.is_granted();
+        if is_over {
+            // Rule L3: it is withdrawn, and a token that was given up is never used again.
+            pending.renew_token(env.next_token(pending.token.may_linger()));
         }
+        let is_permit = env.share().is_some_and(|share| share.permits().is_some());
+        if is_permit && pending.busy().is_some() && !pending.is_granted() {
+            out.refused_permit = Some(ask.wait);
+        }
+        if granted || pending.is_replaced() {
+            self.pauses = None;
+        } else {
+            self.pause_after_refusal(env);
+        }
+        !is_over
     }
 
     /// Takes in that the store refuses the ask that the keeper has repeated, and would refuse it again.
-    pub(crate) fn on_refused_repetition(&mut self, ask: &Ask, error: StoreError, out: &mut Effects) {
+    pub(crate) fn on_refused_repetition(&mut self, ask: &Ask, error: StoreError) {
         mutant!(RefusedRepetitionUntold => return);
-        if let Some(pending) = self.standing.pending_mut().filter(|pending| pending.token == ask.token) {
+        if let Some(pending) = self.pending_under(&ask.token) {
             pending.on_denial(error);
-            self.offer();
-            out.wakes = true;
         }
+    }
+
+    fn pending_under(&mut self, token: &Token) -> Option<&mut PendingAsk> {
+        self.lanes.iter_mut().filter_map(Lane::pending_mut).find(|pending| pending.token == *token)
     }
 
     /// Takes in that an ask was certainly never sent: it needs no withdrawal. An earlier ask may still stand, and an answer to that
     /// may have come meanwhile.
     pub(crate) fn on_unsent_ask(&mut self, ask: &Ask) {
         mutant!(UnsentWithdrawn => return);
-        if let Some(pending) = self.standing.pending_mut().filter(|pending| pending.token == ask.token) {
+        if let Some(pending) = self.pending_under(&ask.token) {
             pending.on_unsent();
         }
     }
 
-    /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
-    pub(crate) fn on_interruption(&mut self, out: &mut Effects) {
-        if let Some(pending) = self.standing.pending_mut() {
-            pending.on_interruption();
-        }
-        out.wakes = true;
+    /// Pushes may have been missed: the place in the store's queue is doubtful, and a task asks again.
+    pub(crate) fn on_interruption(&mut self) {
+        self.lanes.iter_mut().filter_map(Lane::pending_mut).for_each(PendingAsk::on_interruption);
     }
 
     /// Takes in that few others are in front of the ask that waits here.
     pub(crate) fn on_near(&mut self, store_micros: u64) {
-        if let Some(pending) = self.standing.pending_mut() {
-            pending.on_near(store_micros);
-        }
+        self.lanes.iter_mut().filter_map(Lane::pending_mut).for_each(|pending| pending.on_near(store_micros));
     }
 
     /// Takes in that another process waits: who has the lock yields it in its time.
-    pub(crate) fn on_contention(&mut self, env: &dyn Env, out: &mut Effects) {
-        match &mut self.standing {
-            Standing::Leased(_) => {
-                self.note_contention(env);
-                self.note_waiter_for_early();
+    pub(crate) fn on_contention(&mut self, env: &dyn Env) {
+        for at in 0..self.lanes.len() {
+            match self.lanes.get_mut(at).map(|lane| &mut lane.standing) {
+                Some(Standing::Leased(_)) => self.note_contention(at, env),
+                Some(Standing::Asking(pending)) => {
+                    pending.note_contention(env);
+                }
+                None => {}
             }
-            Standing::Asking(pending) => out.wakes |= pending.note_contention(env),
-            Standing::Nothing => {}
         }
     }
 
-    /// Takes in that another queue of this process wants the lock, and perhaps `waits` for it.
+    /// Takes in that a task of this process wants the lock in another mode, and perhaps `waits` for it.
     pub(crate) fn on_waiter_beside(&mut self, waits: bool, env: &dyn Env) {
-        match &mut self.standing {
-            Standing::Leased(_) if waits => self.note_contention(env),
-            // It may be in front in the store's queue, and its grant is on its way.
-            Standing::Asking(pending) if waits => pending.note_waiter_behind(),
-            _ => {}
+        if !waits {
+            return;
         }
-        self.note_waiter_for_early();
+        for at in 0..self.lanes.len() {
+            match self.lanes.get_mut(at).map(|lane| &mut lane.standing) {
+                Some(Standing::Leased(_)) => self.note_contention(at, env),
+                // It may be in front in the store's queue, and its grant is on its way.
+                Some(Standing::Asking(pending)) => pending.note_waiter_behind(),
+                None => {}
+            }
+        }
     }
 
-    /// Notes that others wait for the lease.
-    fn note_contention(&mut self, env: &dyn Env) {
-        if self.lease_mut().is_some_and(|lease| lease.note_contention(env)) {
-            self.track();
+    /// Notes that others wait for the lease of the lane `at`.
+    fn note_contention(&mut self, at: usize, env: &dyn Env) {
+        let lease = self.lanes.get_mut(at).and_then(Lane::lease_mut);
+        if lease.is_some_and(|lease| lease.note_contention(env)) {
+            self.is_tracked = true;
         }
     }
 
@@ -271,22 +268,29 @@ impl Lock {
     pub(crate) fn may_be_granted_a_share(&self, env: &dyn Env) -> bool {
         mutant!(UnreadGrantNotTold => return false);
         let may_be = |pending: &PendingAsk| pending.is_granted() || !pending.pauses(env);
-        env.share().is_some() && self.pending().is_some_and(may_be)
+        env.share().is_some() && self.pendings().any(may_be)
     }
 
-    /// The ask that the keeper repeats as the safety net. `None` when no ask is queued, or the last answer is younger
-    /// than `age`.
-    pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline, env: &dyn Env) -> Option<Ask> {
-        mutant!(NoSafetyNet => return None);
-        let pending = self.pending()?;
-        let is_old = pending.refused_for(env).is_some_and(|refused_for| refused_for >= age);
-        let waits = pending.is_queued() && !pending.is_granted() && !pending.is_unanswered() && !pending.pauses(env);
-        (waits && is_old).then(|| pending.again(env, give_up))
+    /// The asks that the keeper repeats as the safety net: those in the store's queue whose last answer is at least that old.
+    pub(crate) fn repeatable_asks(&self, age: Duration, give_up: Deadline, env: &dyn Env) -> Vec<Ask> {
+        mutant!(NoSafetyNet => return Vec::new());
+        let is_meant = |pending: &&PendingAsk| {
+            let is_old = pending.refused_for(env).is_some_and(|refused_for| refused_for >= age);
+            let waits =
+                pending.is_queued() && !pending.is_granted() && !pending.is_unanswered() && !pending.pauses(env);
+            waits && is_old
+        };
+        self.pendings().filter(is_meant).map(|pending| pending.again(env, give_up)).collect()
     }
 
-    /// Whether the ask is in the store's queue.
+    /// Whether an ask is in the store's queue.
     pub(crate) fn is_queued(&self) -> bool {
-        self.pending().is_some_and(|pending| pending.is_queued() && !pending.is_granted())
+        self.pendings().any(|pending| pending.is_queued() && !pending.is_granted())
+    }
+
+    /// Whether no ask in the store's queue has to be repeated yet.
+    pub(crate) fn asks_pause(&self, env: &dyn Env) -> bool {
+        self.pendings().all(|pending| pending.pauses(env))
     }
 
     /// Notes that a task is about to release the lease of `token`.
@@ -297,12 +301,6 @@ impl Lock {
     /// Notes that a task is about to adopt the lock under `token`.
     pub(crate) fn note_adopter(&mut self, token: &Token) {
         self.ending.push(EndingToken::of_task(token.clone(), EndingUser::Adopter));
-    }
-
-    /// Whether a task is about to adopt the lock.
-    pub(crate) fn has_adopter(&self) -> bool {
-        mutant!(AdoptersPermitIsIdle => return false);
-        self.ending.iter().any(|ending| ending.user == EndingUser::Adopter)
     }
 
     /// Notes that one of those who waited for the release of `token`, or had a body under it, is gone.
@@ -324,13 +322,12 @@ impl Lock {
     }
 
     /// Takes in a message that the lock of `token` was released by force. Returns what the token is used for, if anything.
-    pub(crate) fn on_forced(&mut self, token: &Token, out: &mut Effects) -> Option<ForcedToken> {
-        if let Some(pending) = self.standing.pending_mut().filter(|pending| pending.token == *token) {
+    pub(crate) fn on_forced(&mut self, token: &Token) -> Option<ForcedToken> {
+        if let Some(pending) = self.pending_under(token) {
             pending.on_forced();
-            out.wakes = true;
         }
         let is_leased = self.use_of(token) == Use::Leased;
-        if let Some(lease) = self.lease_mut().filter(|_| is_leased) {
+        if let Some(lease) = self.lease_under(token) {
             if lease.lingers() {
                 return Some(ForcedToken::Lingers);
             }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::early::Present;
 use super::hold::ActiveHold;
 use super::lease::Lease;
 use super::look::{Action, Round, Trigger};
-use super::readers::Calls;
-use super::{Effects, Env, Lock};
+use super::{Effects, Env, Lane, Lock};
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::Path;
 use crate::protocol::{Renewal, Renewed};
+use crate::share::Share;
 use crate::timing::{ALARM_AFTER, RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
 
 /// Whether most holds of this age end soon, and need no confirmation.
@@ -50,9 +49,8 @@ impl Lease {
     }
 
     /// Has the keeper look at the lease after `pause`, in place of an earlier time.
-    pub(super) fn look_in(&mut self, pause: Duration, out: &mut Effects) {
-        self.upkeep.has_look = true;
-        out.look_in = Some(pause);
+    pub(super) fn look_in(&mut self, pause: Duration, now: Moment) {
+        self.upkeep.look_at = Some(Box::new(Deadline::new(now, pause)));
     }
 
     /// The command that lengthens the lease to `lease`, and arms no alarm.
@@ -62,28 +60,28 @@ impl Lease {
     }
 
     /// What the lease needs from the keeper now. What is to be sent is noted.
-    fn upkeep(&mut self, trigger: Trigger, env: &dyn Env, now: Moment, out: &mut Effects) -> Action {
-        let (action, look_in) = self.need(trigger, env, now);
+    fn upkeep(&mut self, trigger: Trigger, env: &dyn Env, now: Moment) -> Need {
+        let (need, look_in) = self.need(trigger, env, now);
         if let Some(pause) = look_in {
-            self.look_in(pause, out);
+            self.look_in(pause, now);
         }
-        if let Action::Renew(renewal) = &action {
+        if let Need::Action(Action::Renew(renewal)) = &need {
             self.upkeep.renewing = true;
             // The alarm may come before the answer.
             self.upkeep.is_armed = renewal.arms;
             self.note_renewal_sent(renewal, now);
         }
-        action
+        need
     }
 
     /// What the lease needs now, and in how long another look. What is renewed needs a look when its hold ends: the answer may
     /// not have come by then.
-    fn need(&self, trigger: Trigger, env: &dyn Env, now: Moment) -> (Action, Option<Duration>) {
+    fn need(&self, trigger: Trigger, env: &dyn Env, now: Moment) -> (Need, Option<Duration>) {
         let renew = |wanted, left| {
             let renewal = self.renewal(wanted, env);
-            (Action::Renew(Renewal { arms: self.arms(trigger, env), ..renewal }), left)
+            (Need::Action(Action::Renew(Renewal { arms: self.arms(trigger, env), ..renewal })), left)
         };
-        let look_in = |pause| (Action::Done, Some(pause));
+        let look_in = |pause| (Need::Nothing, Some(pause));
         let Some((hold, ends)) = self.hold.as_ref().zip(self.ends(now)) else {
             if self.lingers() {
                 let left = self.lingers_for(now);
@@ -94,17 +92,17 @@ impl Lease {
             }
             // Between two holds there is nothing to lengthen. But a lease that the store has forgotten must not be
             // handed over.
-            return if trigger == Trigger::Verify { renew(self.claim, None) } else { (Action::Done, None) };
+            return if trigger == Trigger::Verify { renew(self.claim, None) } else { (Need::Nothing, None) };
         };
         let left = ends.remaining_at(now);
         if left.is_zero() {
-            mutant!(LateHandOver => return (Action::Done, None));
-            return (Action::Lost(self.token.clone(), LossReason::Deadline), None);
+            mutant!(LateHandOver => return (Need::Nothing, None));
+            return (Need::Action(Action::Lost(self.token.clone(), LossReason::Deadline)), None);
         }
-        let left = hold.attendance_due_in(now).map_or(left, |due_in| due_in.min(left));
+        let left = self.reader_ends_in(now).map_or(left, |ends_in| ends_in.min(left));
         let left = self.contention_ends_in(now).map_or(left, |ends_in| ends_in.min(left));
         if trigger == Trigger::Tick && hold.confirmed.is_none() && self.is_young(hold, now) {
-            return (Action::LookAgain, None);
+            return (Need::Look, None);
         }
         if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
             // The timer is of the time when the lease lingered. The next ticks look after the hold.
@@ -116,7 +114,7 @@ impl Lease {
         if self.upkeep.renewing {
             // A renewal that was sent for the previous hold does not confirm this hold.
             let is_tracked = trigger == Trigger::Tick && hold.confirmed.is_none();
-            return if is_tracked { (Action::LookAgain, None) } else { look_in(left) };
+            return if is_tracked { (Need::Look, None) } else { look_in(left) };
         }
         let pause = match hold.confirmed {
             // A renewal or verification that failed is still due.
@@ -164,67 +162,91 @@ impl Lease {
     }
 
     /// A renewal was not answered. Unknown is not lost: the deadline decides. Until then it is sent again, ever more slowly.
-    fn on_unanswered_renewal(&mut self, now: Moment, out: &mut Effects) -> Action {
+    fn on_unanswered_renewal(&mut self, now: Moment) -> Need {
         self.upkeep.failures = self.upkeep.failures.saturating_add(1);
         let pause = RENEWAL_BACKOFF.pause(self.upkeep.failures);
         let left = self.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
         let look_in = match &self.hold {
             None if self.lingers() => self.lingers_for(now),
-            None => return Action::Done,
-            Some(_) if left.is_zero() => return Action::Lost(self.token.clone(), LossReason::Deadline),
+            None => return Need::Nothing,
+            Some(_) if left.is_zero() => return Need::Action(Action::Lost(self.token.clone(), LossReason::Deadline)),
             Some(_) => left,
         };
-        self.look_in(pause.min(look_in), out);
-        Action::Done
+        self.look_in(pause.min(look_in), now);
+        Need::Nothing
     }
 }
 
-impl Lock {
-    /// The time has come for which the keeper was asked to look.
-    pub(crate) fn on_timer(&mut self) {
-        if let Some(lease) = self.lease_mut() {
-            lease.upkeep.has_look = false;
-        }
-    }
+/// What a lease needs from the keeper.
+#[derive(Debug)]
+enum Need {
+    Nothing,
+    /// A look at the next tick: the hold is young.
+    Look,
+    Action(Action),
+}
 
-    /// Decides what the lease needs from the keeper now. Also returns how long its hold has lasted, when that is to be told.
+impl Lock {
+    /// The keeper looks. What it has to do goes into `actions`. Returns how long a hold has lasted, when that is to be told.
     pub(crate) fn look(
         &mut self,
         trigger: Trigger,
         round: &Round,
         env: &dyn Env,
+        actions: &mut Vec<Action>,
         out: &mut Effects,
-    ) -> (Action, Option<Duration>) {
+    ) -> Option<Duration> {
         let now = env.now();
-        let hold = self.lease_mut().and_then(|lease| lease.hold.as_mut());
-        let held_long = hold.and_then(|hold| hold.note_long(env.settings().warn_held_for, now));
-        let calls = if env.share().is_some() { self.check_calls(env, now) } else { Calls::Answered };
-        let present = self.check_early(env, now, out);
-        let action = if calls == Calls::Abandoned || present == Present::Nobody {
-            Action::EndUnused
-        } else if let Some(release) = self.take_lingering_if_over(trigger, env, now) {
-            Action::ReleaseLingered(release)
-        } else if trigger == Trigger::Tick && !self.is_held() {
-            self.check_offer(env, now, round)
-        } else if let Some(lease) = self.lease_mut() {
+        if self.pauses.take_if(|pauses| pauses.has_passed_at(now)).is_some() {
+            self.has_new_look = true;
+        }
+        let is_of_readers = env.share() == Some(Share::READ);
+        if is_of_readers {
+            self.end_unpolled(env, now, out);
+        }
+        actions.extend(self.take_lingering_if_over(trigger, env, now).map(Action::ReleaseLingered));
+        let (mut held_long, mut is_soon, mut at) = (None, false, 0);
+        while at < self.lanes.len() {
+            let lanes = self.lanes.len();
+            let lane = self.lanes.get_mut(at);
+            let Some(lease) = lane.and_then(Lane::lease_mut).filter(|lease| lease.needs_look(trigger)) else {
+                if trigger == Trigger::Tick {
+                    is_soon |= self.look_at_idle(at, env, now, round, actions, out);
+                }
+                at += usize::from(self.lanes.len() == lanes);
+                continue;
+            };
+            at += 1;
+            let is_due = lease.upkeep.look_at.take_if(|at| at.has_passed_at(now)).is_some();
+            self.has_new_look |= is_due;
+            if trigger == Trigger::Timer && !is_due {
+                continue;
+            }
+            let told = lease.hold.as_mut().and_then(|hold| hold.note_long(env.settings().warn_held_for, now));
+            held_long = held_long.or(told);
             lease.upkeep.doubtful |= trigger == Trigger::Verify && lease.upkeep.renewing;
-            lease.upkeep(trigger, env, now, out)
-        } else {
-            Action::Done
-        };
+            match lease.upkeep(trigger, env, now) {
+                Need::Nothing => {}
+                Need::Look => is_soon = true,
+                Need::Action(action) => actions.push(action),
+            }
+            self.has_new_look = true;
+            // A reader may have ended by itself.
+            out.wakes |= is_of_readers;
+        }
         if trigger == Trigger::Tick {
-            self.is_tracked = action.is_soon() || calls == Calls::Open;
+            is_soon |= self.wake_more(env, out);
+            self.is_tracked = is_soon;
         }
-        self.is_tracked |= present == Present::Wanted;
-        if env.share().is_some() {
-            self.call_waiting_readers(now, out);
+        if is_of_readers {
+            self.wake_waiting_readers(now, out);
         }
-        (action, held_long)
+        held_long
     }
 
     /// Takes in an alarm. Returns whether it was armed, and the lease is to be verified. One alarm causes one verification.
     pub(crate) fn on_alarm(&mut self) -> bool {
-        self.lease_mut().is_some_and(|lease| std::mem::take(&mut lease.upkeep.is_armed))
+        self.leases_mut().any(|lease| std::mem::take(&mut lease.upkeep.is_armed))
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
@@ -235,13 +257,21 @@ impl Lock {
         outcome: Option<Renewed>,
         env: &dyn Env,
         out: &mut Effects,
-    ) -> Action {
+    ) -> Option<Action> {
         let now = env.now();
-        let action = self.judge_renewal(renewal, sent, outcome, env, now, out);
-        if env.share().is_some() {
-            self.call_waiting_readers(now, out);
+        let need = self.judge_renewal(renewal, sent, outcome, env, now);
+        self.has_new_look = true;
+        if env.share() == Some(Share::READ) {
+            self.wake_waiting_readers(now, out);
         }
-        action
+        match need {
+            Need::Nothing => None,
+            Need::Look => {
+                self.is_tracked = true;
+                None
+            }
+            Need::Action(action) => Some(action),
+        }
     }
 
     fn judge_renewal(
@@ -251,16 +281,12 @@ impl Lock {
         outcome: Option<Renewed>,
         env: &dyn Env,
         now: Moment,
-        out: &mut Effects,
-    ) -> Action {
-        let Self { standing, offers, forced, is_tracked, .. } = self;
-        let Some(lease) = standing.lease_mut().filter(|lease| lease.token == renewal.token) else {
-            return Action::Done;
-        };
+    ) -> Need {
+        let lost = |lease: &Lease, reason| Need::Action(Action::Lost(lease.token.clone(), reason));
+        let Self { lanes, forced, .. } = self;
+        let lease = lanes.iter_mut().filter_map(Lane::lease_mut).find(|lease| lease.token == renewal.token);
+        let Some(lease) = lease else { return Need::Nothing };
         lease.upkeep.renewing = false;
-        if outcome.is_some() {
-            offers.on_renewed(sent, now);
-        }
         let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
         if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {
             // Rule 22: the store still has the lease, and it was asked after the message came.
@@ -272,10 +298,10 @@ impl Lock {
                 lease.upkeep.failures = 0;
                 lease.linger.on_lengthened();
                 if !lease.confirm(until, now) {
-                    return Action::Lost(lease.token.clone(), LossReason::Deadline);
+                    return lost(lease, LossReason::Deadline);
                 }
                 let Some(hold) = &mut lease.hold else {
-                    return lease.upkeep(trigger, env, now, out);
+                    return lease.upkeep(trigger, env, now);
                 };
                 // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
                 // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
@@ -289,22 +315,28 @@ impl Lock {
                     }
                 } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
                     // The hold is young.
-                    *is_tracked = true;
-                    return Action::Done;
+                    return Need::Look;
                 }
-                lease.upkeep(trigger, env, now, out)
+                lease.upkeep(trigger, env, now)
             }
             // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
             Some(Renewed::NotOwned | Renewed::Forced) if lease.is_confirmed_after(sent) => {
-                lease.upkeep(Trigger::Verify, env, now, out)
+                lease.upkeep(Trigger::Verify, env, now)
             }
             Some(Renewed::Forced) => {
-                mutant!(ForcedAfterLoss => return Action::Lost(lease.token.clone(), LossReason::NotKnown));
-                Action::Lost(lease.token.clone(), LossReason::Forced)
+                mutant!(ForcedAfterLoss => return lost(lease, LossReason::NotKnown));
+                lost(lease, LossReason::Forced)
             }
-            Some(Renewed::NotOwned) if is_forced => Action::Lost(lease.token.clone(), LossReason::Forced),
-            Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),
-            None => lease.on_unanswered_renewal(now, out),
+            Some(Renewed::NotOwned) if is_forced => lost(lease, LossReason::Forced),
+            Some(Renewed::NotOwned) => lost(lease, LossReason::NotKnown),
+            None => lease.on_unanswered_renewal(now),
         }
+    }
+}
+
+impl Lease {
+    /// Whether the keeper looks at the lease for this reason, and not at what lies free.
+    fn needs_look(&self, trigger: Trigger) -> bool {
+        self.hold.is_some() || self.lingers() || trigger != Trigger::Tick
     }
 }

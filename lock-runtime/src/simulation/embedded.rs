@@ -220,7 +220,7 @@ fn by() -> Deadline {
 
 fn ask(key: &str, token: Token, claim: Duration, fences: u32) -> Ask {
     let give_up = Deadline::after(Duration::from_mins(1));
-    Ask { key: key.into(), token, share: None, claim, wait: true, replaces: None, fences, give_up, repeats: false }
+    Ask { key: key.into(), token, share: None, claim, wait: true, replaces: None, fences, give_up }
 }
 
 #[derive(Debug)]

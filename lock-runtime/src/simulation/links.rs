@@ -104,7 +104,6 @@ fn ask(key: &str, token: Token, give_up: Duration) -> Ask {
         replaces: None,
         fences: 0,
         give_up: Deadline::after(give_up),
-        repeats: false,
     }
 }
 

@@ -58,7 +58,7 @@ fn grants(processes: u32, tasks: u32, bug: Option<Mutant>) -> Vec<u32> {
 #[test]
 fn a_process_whose_tasks_are_all_polled_late_gets_on_no_slower_for_it() {
     for tasks in [1, 2, 8, 64] {
-        let before: u32 = grants(1, tasks, Some(Mutant::LateTurnKept)).iter().sum();
+        let before: u32 = grants(1, tasks, Some(Mutant::FreeLeaseKept)).iter().sum();
         let now = grants(1, tasks, None);
         println!(
             "{tasks} tasks: {before} before, {} now, each {:?}..{:?}",
@@ -74,7 +74,7 @@ fn a_process_whose_tasks_are_all_polled_late_gets_on_no_slower_for_it() {
 #[test]
 fn two_processes_whose_tasks_are_all_polled_late_get_on() {
     for tasks in [1, 8, 32] {
-        let before: u32 = grants(2, tasks, Some(Mutant::LateTurnKept)).iter().sum();
+        let before: u32 = grants(2, tasks, Some(Mutant::FreeLeaseKept)).iter().sum();
         let now = grants(2, tasks, None);
         println!(
             "2 x {tasks} tasks: {before} before, {} now, each {:?}..{:?}",

@@ -187,9 +187,7 @@ const CASES: [Case; 3] = [
         LATE,
         |shown| shown.after > SOON,
     ),
-    ("a late task takes the turn back from the newest", Bug::Code(Mutant::SeizedTurnIsTakenBack), FIRST, |shown| {
-        shown.overtaken
-    }),
+    ("the newest comes behind the others here", Bug::Code(Mutant::NewestComesLast), FIRST, |shown| shown.overtaken),
 ];
 
 /// A bug's name, the bug, the check that finds it, and the storms in which it can show.

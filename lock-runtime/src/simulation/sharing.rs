@@ -463,7 +463,7 @@ fn each_bug_of_shared_leases_shows() {
         "local removed = redis.call('ZSCORE', shares.of(lock), member)",
     )];
     let untold: &[(&str, &str)] = &[("if channel(owner) ~= but then", "if false then")];
-    let cases: [Case; 15] = [
+    let cases: [Case; 13] = [
         ("a writer beside a reader", Bug::Scripts(beside), READERS, |shown| shown.overlap),
         ("one permit too many", Bug::Scripts(too_many), PERMITTED, |shown| shown.too_many),
         ("readers overtake a writer on the server", Bug::Scripts(overtaken), CROWDED, Shown::is_slow),
@@ -490,19 +490,7 @@ fn each_bug_of_shared_leases_shows() {
         ("the only permit is handed over beside another", Bug::Code(Mutant::HandOverUncounted), NUMBERS, |shown| {
             shown.too_many
         }),
-        (
-            "a task that was called is forgotten with the hold",
-            Bug::Code(Mutant::CalledForgotten),
-            READERS.losing(),
-            |shown| shown.overlap || shown.unknown,
-        ),
-        (
-            "a task that was called is forgotten with the hold, in memory",
-            Bug::Code(Mutant::CalledForgotten),
-            READERS.losing().embedded(),
-            |shown| shown.overlap || shown.unknown,
-        ),
-        ("tasks that wait for a permit are forgotten", Bug::Code(Mutant::PermitQueueForgotten), PERMITTED, |shown| {
+        ("nobody is woken for a permit that is free", Bug::Code(Mutant::FreeLeaseUntold), PERMITTED, |shown| {
             shown.starved
         }),
     ];

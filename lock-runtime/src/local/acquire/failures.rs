@@ -42,7 +42,7 @@ pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
 /// The error of a task whose time is up.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = &*request.key;
-    match slot.peek(|lock| lock.why_no_hold(request, attempt, slot, Moment::now())) {
+    match slot.peek(|lock| lock.why_no_hold(request, attempt, slot.env(), Moment::now())) {
         NoHold::Busy { here } => taken(core, slot, request, attempt, here),
         NoHold::Silent(since) => core.store().unanswered(key, since).of_lock(key),
         NoHold::Failed(error) => error.of_lock(key),
@@ -67,6 +67,6 @@ pub(super) fn taken(
     let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
     let frees_in = if is_held_here { None } else { slot.peek(|lock| lock.frees_in(Moment::now())) };
     let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
-    core.note_timeout(request, waited, &error, slot.peek(|lock| lock.holder_seen_for(slot)));
+    core.note_timeout(request, waited, &error, slot.peek(|lock| lock.holder_seen_for(slot.env())));
     error
 }

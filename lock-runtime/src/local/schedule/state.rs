@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) is_dispatching: bool,
     /// Slots whose ask is in the store's queue. The references are weak, because the keeper of a runtime that is gone
     /// forgets nothing.
-    watched: BTreeMap<(Arc<str>, Option<Share>, u32), Weak<Slot>>,
+    watched: BTreeMap<(Arc<str>, Option<Share>), Weak<Slot>>,
     next_ask: Option<Instant>,
     /// Slots whose lease the store may have forgotten.
     pub(super) verify: Vec<Arc<Slot>>,
@@ -108,7 +108,7 @@ impl State {
     }
 
     pub(super) fn watch(&mut self, slot: &Arc<Slot>) {
-        self.watched.insert((Arc::clone(slot.key()), slot.share, slot.number), Arc::downgrade(slot));
+        self.watched.insert((Arc::clone(slot.key()), slot.share), Arc::downgrade(slot));
         self.next_ask.get_or_insert_with(|| Instant::now() + ASK_INTERVAL);
     }
 

@@ -41,10 +41,6 @@ impl Env for Slot {
         self.core.is_own_token(token)
     }
 
-    fn is_closed(&self) -> bool {
-        self.core.is_closed()
-    }
-
     fn distance(&self) -> Duration {
         self.core.store().connection(&self.key).round_trip
     }
@@ -55,10 +51,6 @@ impl Env for Slot {
 
     fn admits_lingering(&self, was_used: bool) -> bool {
         self.core.lingering.admits(&self.key, was_used)
-    }
-
-    fn has_waiters_for_any_permit(&self) -> bool {
-        self.permits.as_ref().is_some_and(|permits| permits.len() > 0)
     }
 
     fn kind(&self) -> &'static StoreKind {

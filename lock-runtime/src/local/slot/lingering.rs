@@ -17,8 +17,8 @@ use crate::protocol::Release;
 impl Slot {
     /// Takes in that another process waits. Returns the lease that has to yield to it.
     pub(in crate::local) fn on_contention(self: &Arc<Self>) -> Option<Release> {
-        let yielded = self.step(|lock, out| {
-            lock.on_contention(&**self, out);
+        let yielded = self.step(|lock, _| {
+            lock.on_contention(&**self);
             lock.yield_lingering(&**self)
         });
         yielded.map(|yielded| self.note_yield(yielded))

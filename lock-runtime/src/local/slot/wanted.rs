@@ -1,4 +1,4 @@
-//! [`Slot::while_wanted`]: how a task that may be late drives its command (rule L7: a late task's turn passes on).
+//! [`Slot::while_wanted`]: how a task waits for the answer to its ask, which may be withdrawn meanwhile (rule L7).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,12 +20,12 @@ impl Slot {
     /// to that task.
     pub(in crate::local) fn while_wanted<T>(
         &self,
-        takings: u32,
+        overtakes: u32,
         ask: &Ask,
         mut command: Pin<&mut impl Future<Output = T>>,
     ) -> impl Future<Output = Option<T>> {
         poll_fn(move |context| match command.as_mut().poll(context) {
-            Poll::Pending if self.is_given_up(takings, &ask.token) => {
+            Poll::Pending if self.is_given_up(overtakes, &ask.token) => {
                 if !self.note(|lock| lock.leave_to_release(&ask.token)) {
                     self.core.withdraw(ask.withdrawal());
                 }
@@ -35,9 +35,9 @@ impl Slot {
         })
     }
 
-    /// The state is locked only when a turn was taken from a task: this runs at each poll.
-    fn is_given_up(&self, takings: u32, token: &Token) -> bool {
+    /// The state is locked only when a task was overtaken: this runs at each poll.
+    fn is_given_up(&self, overtakes: u32, token: &Token) -> bool {
         mutant!(GivenUpIsSent => return false);
-        self.takings() != takings && !self.peek(|lock| lock.wants(token))
+        self.overtakes() != overtakes && !self.peek(|lock| lock.wants(token))
     }
 }

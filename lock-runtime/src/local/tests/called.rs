@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
 use crate::loss_reason::LossReason;
-use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockGuard, LockManager, LockRequest, OnBusy};
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
@@ -58,7 +57,7 @@ impl Loss {
             }
             Self::Expired => {
                 for slot in slots {
-                    slot.state.lock().lock.lease_mut().unwrap().until = Deadline::after(Duration::ZERO);
+                    slot.state.lock().lock.any_lease().until = Deadline::after(Duration::ZERO);
                 }
                 drop(guard);
             }
@@ -123,15 +122,6 @@ async fn whoever_comes_later_than_what_happens_next_has_the_lock_alone_and_is_kn
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_forgotten_is_beside_a_writer() {
-    let _seeded = Seeded::begin(Some(Mutant::CalledForgotten));
-    for loss in [Loss::Forced, Loss::Replaced, Loss::Gone, Loss::Expired] {
-        let wrong = wrong(LockRequest::read, loss, Duration::ZERO).await;
-        assert_eq!(wrong, ["it is not known", "two have the lock"], "{loss:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_the_body_of_a_task_that_came_later_than_what_happened_next() {
     for (mode, loss) in MODES.into_iter().flat_map(|mode| LOSSES.map(|loss| (mode, loss))) {
         let (locks, beside) = two();
@@ -140,7 +130,7 @@ async fn a_shutdown_waits_for_the_body_of_a_task_that_came_later_than_what_happe
         let (has_begun, has_ended) = (Cell::new(false), Cell::new(false));
         let body = async {
             has_begun.set(true);
-            sleep(Duration::from_secs(5)).await;
+            sleep(Duration::from_millis(4900)).await;
             has_ended.set(true);
         };
         let mut second = Box::pin(mode(locks.lock("p", "k")).timeout(LONG).run(body));

@@ -4,7 +4,7 @@ use tokio::time::{Instant, advance, sleep};
 
 use super::round;
 use crate::clock::Moment;
-use crate::lock::{Action, Effects, Fences, Lock, Trigger};
+use crate::lock::{Action, Effects, Fences, Trigger, User};
 use crate::mutants::{Mutant, Seeded};
 use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
@@ -27,7 +27,7 @@ async fn linger(locks: &LockManager, key: &str) {
 fn token(locks: &LockManager, key: &str) -> Option<String> {
     let (table, name) = (locks.core().table(), format!("p:{key}"));
     let mut slots = table.get(&name).into_iter().chain(table.sharing(&name));
-    slots.find_map(|slot| slot.state.lock().lock.lease().map(|lease| lease.token.as_str().to_owned()))
+    slots.find_map(|slot| slot.state.lock().lock.leases().next().map(|lease| lease.token.as_str().to_owned()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +215,9 @@ async fn a_lease_that_the_store_may_have_forgotten_lingers_no_more() {
     let locks = LockManager::in_memory();
     linger(&locks, "k").await;
     let slot = locks.core().table().get("p:k").unwrap();
-    assert!(matches!(slot.next_action(Trigger::Verify, &round()), Action::ReleaseLingered(_)));
+    let mut actions = Vec::new();
+    slot.look(Trigger::Verify, &round(), &mut actions);
+    assert!(matches!(actions[..], [Action::ReleaseLingered(_)]));
     linger(&locks, "l").await;
     locks.core().events().upgrade().unwrap().on_interruption(&|_| true);
     assert!(locks.core().table().get("p:l").is_none());
@@ -327,10 +329,11 @@ async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     tokio::task::yield_now().await;
     let slots = locks.core().table().sharing("p:k");
     let [readers, permit] = slots.as_slice() else { panic!("{slots:?}") };
-    let turn = readers.peek(Lock::turn).unwrap();
-    readers.state.lock().lock.lease_mut().unwrap().contention = None;
+    let (id, member) = reader.handle().ids();
+    readers.state.lock().lock.any_lease().contention = None;
     // The thread that ends the hold does not come to look who waits beside.
-    readers.state.lock().lock.end(turn, false, &**readers, Moment::now(), &mut Effects::default());
+    let user = User { id, member, has_body: false, waits: true };
+    readers.state.lock().lock.end(user, readers.env(), Moment::now(), &mut Effects::default());
     std::mem::forget(reader);
     assert_eq!(locks.stats().lingering, 1);
     permit.on_interruption();
@@ -403,7 +406,7 @@ async fn a_token_that_no_reader_took_is_not_taken_after_other_owners_have_drawn(
         let reader = |locks: &LockManager, fenced| request(locks, "k").read().fenced(fenced).acquire();
         reader(&locks, false).await.unwrap().release().await.unwrap();
         let slot = locks.core().table().all().pop().unwrap();
-        slot.state.lock().lock.lease_mut().unwrap().fences = Fences::new(1, 1);
+        slot.state.lock().lock.any_lease().fences = Fences::new(1, 1);
         reader(&locks, false).await.unwrap().release().await.unwrap();
         let theirs = [reader(&other, true).await.unwrap(), reader(&other, true).await.unwrap()];
         let ours = reader(&locks, true).await.unwrap();

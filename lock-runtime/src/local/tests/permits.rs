@@ -26,8 +26,7 @@ fn waiting(locks: &LockManager) -> tokio::task::JoinHandle<LockGuard> {
 }
 
 /// Whether the second of two waiters gets the permit that comes free, when the guard of a lost permit ended before.
-async fn second_waiter_is_order_of_holds(is_released: bool, bug: Option<Mutant>) -> bool {
-    let _seeded = Seeded::begin(bug);
+async fn second_waiter_is_order_of_holds(is_released: bool) -> bool {
     let locks = LockManager::in_memory();
     let lost = permit(&locks).renew(false).expire(SECOND).acquire().await.unwrap();
     let held = permit(&locks).acquire().await.unwrap();
@@ -47,11 +46,7 @@ async fn second_waiter_is_order_of_holds(is_released: bool, bug: Option<Mutant>)
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_guard_whose_permit_was_lost_binds_no_waiter() {
     for is_released in [true, false] {
-        assert!(second_waiter_is_order_of_holds(is_released, None).await, "released: {is_released}");
-        assert!(
-            !second_waiter_is_order_of_holds(is_released, Some(Mutant::LostPermitBinds)).await,
-            "released: {is_released}"
-        );
+        assert!(second_waiter_is_order_of_holds(is_released).await, "released: {is_released}");
     }
 }
 
@@ -92,8 +87,7 @@ async fn a_permit_is_not_handed_over_beside_as_many_others_as_there_may_be() {
 
 /// Whether a task that did not come when it was called to a permit gets the next one that is free, while another task holds that
 /// first permit for long.
-async fn late_task_is_order_of_holds(bug: Option<Mutant>) -> bool {
-    let _seeded = Seeded::begin(bug);
+async fn late_task_is_order_of_holds() -> bool {
     let locks = LockManager::in_memory();
     let (first, second) = (permit(&locks).acquire().await.unwrap(), permit(&locks).acquire().await.unwrap());
     let mut late = std::pin::pin!(permit(&locks).acquire());
@@ -113,8 +107,7 @@ async fn late_task_is_order_of_holds(bug: Option<Mutant>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_came_late_to_one_permit_gets_another_that_comes_free() {
-    assert!(late_task_is_order_of_holds(None).await);
-    assert!(!late_task_is_order_of_holds(Some(Mutant::LatePermitBinds)).await);
+    assert!(late_task_is_order_of_holds().await);
 }
 
 /// At most one body may run with `permits = 1`, and several run with `permits = 4`.
@@ -136,8 +129,7 @@ async fn a_permit_inside_of_one_of_more_permits_is_refused() {
 
 /// In which order tasks get the one of two permits that another process does not have. The first of them asks for it while a task here
 /// has it; the others come later.
-async fn order_of_holds(later: u32, bug: Option<Mutant>) -> Vec<u32> {
-    let _seeded = Seeded::begin(bug);
+async fn order_of_holds(later: u32) -> Vec<u32> {
     let locks = LockManager::in_memory();
     let elsewhere = LockManager::builder().label("elsewhere").in_memory_with(&locks).unwrap();
     let _elsewhere = permit(&elsewhere).acquire().await.unwrap();
@@ -163,8 +155,7 @@ async fn order_of_holds(later: u32, bug: Option<Mutant>) -> Vec<u32> {
 #[tokio::test(start_paused = true)]
 async fn who_asks_for_a_permit_goes_before_those_who_come_later() {
     let in_order: Vec<u32> = (0..=12).collect();
-    assert_eq!(order_of_holds(12, None).await, in_order);
-    assert_ne!(order_of_holds(12, Some(Mutant::AskersWaitElsewhere)).await, in_order);
+    assert_eq!(order_of_holds(12).await, in_order);
 }
 
 /// Whether a task gets a permit that comes free here though the one in front of it, which asked for another one, is not polled.

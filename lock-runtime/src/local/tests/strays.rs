@@ -25,7 +25,6 @@ fn ask(token: &Token, share: Option<Share>) -> Ask {
         replaces: None,
         fences: 0,
         give_up: Deadline::after(CLAIM),
-        repeats: false,
     }
 }
 
@@ -87,14 +86,15 @@ async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
         let locks = LockManager::in_memory();
         let guard = locks.lock("p", "k").acquire().await.unwrap();
         let slot = locks.core().table().get(guard.key()).unwrap();
-        let (takings, token) = (slot.takings(), slot.state.lock().lock.take_lease().unwrap().token);
-        slot.step(|_, out| out.takes_turn = true);
+        let overtakes = slot.overtakes();
+        let token = slot.state.lock().lock.take_any_lease().token;
+        slot.step(|_, out| out.is_overtaken = true);
         if is_releasing {
             slot.state.lock().lock.note_release_begun(&token);
         }
         let ask = ask(&token, None);
         let mut unanswered = pin!(std::future::pending::<()>());
-        let late = slot.while_wanted(takings, &ask, unanswered.as_mut());
+        let late = slot.while_wanted(overtakes, &ask, unanswered.as_mut());
         assert_eq!(late.now_or_never(), Some(None));
         assert_eq!(locks.is_locked("p", "k").await.unwrap(), is_releasing);
         let done = slot.note_release_done(&token);

@@ -26,7 +26,7 @@ async fn a_waiter_that_is_gone_is_none() {
 async fn reserved(locks: &LockManager, acquiring: impl Future<Output = Result<LockGuard, LockError>>) -> usize {
     let guard = acquiring.await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    let mut fences = slot.state.lock().lock.lease().unwrap().fences;
+    let mut fences = slot.state.lock().lock.any_lease().fences;
     guard.release().await.unwrap();
     std::iter::from_fn(|| fences.take()).count()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::PendingAsk;
-use crate::clock::{Deadline, Drift, Moment};
+use crate::clock::Deadline;
 use crate::lock::Env;
 use crate::protocol::{Grant, Pushed};
 
@@ -42,14 +42,6 @@ impl PendingAsk {
     /// Whether a push tells of the grant, and no answer does.
     pub(crate) fn is_hinted(&self) -> bool {
         matches!(self.grant, Granted::Pushed(_))
-    }
-
-    /// How long ago the store granted the lock, by an answer that tells what is left of the claim.
-    pub(crate) fn granted_for(&self, now: Moment, drift: Drift) -> Option<Duration> {
-        match &self.grant {
-            Granted::Whole(grant) => Some(drift.trusted(self.claim).saturating_sub(grant.until.remaining_at(now))),
-            _ => None,
-        }
     }
 
     /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time. So it is

@@ -8,11 +8,11 @@ fn armed() -> Stage {
     let mut stage = Stage::new();
     stage.hold(&request());
     stage.let_pass(UNCONFIRMED_FOR);
-    let Action::Renew(confirmation) = stage.look(Trigger::Tick) else { panic!("it is confirmed") };
+    let Some(Action::Renew(confirmation)) = stage.look(Trigger::Tick) else { panic!("it is confirmed") };
     assert!(!confirmation.arms, "a hold that is not confirmed may end soon");
     stage.renewed(&confirmation, stage.now(), Some(stage.until(LEASE)));
     stage.let_pass(ALARM_AFTER);
-    let Action::Renew(renewal) = stage.look(Trigger::Timer) else { panic!("its alarm is to be armed") };
+    let Some(Action::Renew(renewal)) = stage.look(Trigger::Timer) else { panic!("its alarm is to be armed") };
     assert!(renewal.arms);
     stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
     stage
@@ -23,7 +23,7 @@ fn one_alarm_causes_one_verification() {
     let mut stage = armed();
     assert!(stage.lock.on_alarm());
     assert!(!stage.lock.on_alarm(), "it was not armed again");
-    assert!(matches!(stage.look(Trigger::Verify), Action::Renew(_)));
+    assert!(matches!(stage.look(Trigger::Verify), Some(Action::Renew(_))));
 }
 
 /// If it did, a key that somebody changes all the time would be verified all the time.
@@ -33,7 +33,7 @@ fn a_verification_arms_no_alarm() {
         let _seeded = Seeded::begin(bug);
         let mut stage = armed();
         stage.lock.on_alarm();
-        let Action::Renew(renewal) = stage.look(Trigger::Verify) else { panic!("it is verified") };
+        let Some(Action::Renew(renewal)) = stage.look(Trigger::Verify) else { panic!("it is verified") };
         assert_eq!(renewal.arms, arms, "{bug:?}");
     }
 }

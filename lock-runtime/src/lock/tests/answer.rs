@@ -32,9 +32,10 @@ fn an_answer_of_a_lease_that_is_here_already_changes_it_no_more_than_by_who_wait
     stage.step(id, &request());
     let until = Deadline::new(stage.now(), LEASE);
     assert!(stage.answer(&ask, Answer::Granted(Grant { until, contended: true, fence: Some(7) })));
-    let lease = stage.lock.lease().unwrap();
+    let now = stage.now();
+    let lease = stage.lock.any_lease();
     assert!(lease.contention.is_some() && lease.fences.is_empty());
-    assert!(lease.until.remaining_at(stage.now()) <= CLAIM);
+    assert!(lease.until.remaining_at(now) <= CLAIM);
 }
 
 /// Rule 12: such a grant is released.
@@ -43,7 +44,7 @@ fn a_grant_that_nobody_here_waits_for_is_told_from_a_refusal() {
     let mut stage = Stage::new();
     let id = stage.enter_first(&request());
     let ask = stage.ask(id, &request());
-    stage.pass(id);
+    stage.leave(id);
     assert!(stage.refuse(&ask) && stage.answer(&ask, Answer::Late), "there is nothing to withdraw");
     assert!(!stage.grant(&ask));
 }

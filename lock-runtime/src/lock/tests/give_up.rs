@@ -12,18 +12,18 @@ struct GivingUp {
 }
 
 impl GivingUp {
-    /// It has asked. Then it lost its turn, so the lock knows nothing of it any more.
+    /// It has asked. Then its ask was withdrawn, so the lock knows nothing of it any more.
     fn after_ask(request: ResolvedRequest) -> Self {
         let mut stage = Stage::new();
         let id = stage.enter_first(&request);
         stage.ask(id, &request);
-        stage.pass(id);
+        stage.leave(id);
         let mut attempt = Attempt::new(&request, Duration::from_millis(500), || stage.now());
         attempt.note_sent(true);
         Self { stage, request, attempt }
     }
 
-    /// Another task here has the turn, and has asked. Returns its ask.
+    /// Another task here has asked. Returns its ask.
     fn behind_sibling(request: ResolvedRequest) -> (Self, Ask) {
         let mut stage = Stage::new();
         let sibling = stage.enter_first(&request);
@@ -93,9 +93,6 @@ fn what_happens_here_is_known_without_the_store() {
         task.attempt.note_sent(true);
         assert_eq!(task.word(), word, "{bug:?}");
     }
-    let mut task = GivingUp::after_ask(single_try());
-    task.attempt.is_seized = true;
-    assert_eq!(task.word(), "here");
 }
 
 /// A command that had the whole command timeout is an answer: the server gave none. One that the task's own timeout cut short is none.

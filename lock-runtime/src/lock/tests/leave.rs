@@ -3,15 +3,28 @@
 use super::*;
 
 #[test]
-fn a_task_that_leaves_while_it_waits_is_not_called() {
+fn a_task_that_leaves_while_it_waits_is_not_woken() {
     let mut stage = Stage::new();
     let first = stage.hold(&request());
     let [gone, next] = [(); 2].map(|()| stage.wait(&request()));
-    assert!(stage.lock.leave(gone).is_some());
+    stage.leave(gone);
     stage.end(first);
-    stage.pass(first);
-    assert_eq!(stage.called(), [next]);
-    assert!(stage.lock.leave(next).is_none(), "it was called, and passes the turn on");
+    assert_eq!(stage.woken(), [next]);
+}
+
+/// Rule L5.
+#[test]
+fn a_task_that_leaves_when_it_was_woken_wakes_the_next() {
+    for (bug, is_woken) in [(None, true), (Some(Mutant::DeadTaskStays), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::new();
+        let first = stage.hold(&request());
+        let [gone, next] = [(); 2].map(|()| stage.wait(&request()));
+        stage.end(first);
+        assert_eq!(stage.woken(), [gone]);
+        stage.leave(gone);
+        assert_eq!(stage.woken() == [next], is_woken, "{bug:?}");
+    }
 }
 
 /// Rule 1: what was sent and not answered may be granted.
@@ -20,10 +33,11 @@ fn what_the_last_task_has_asked_for_is_withdrawn() {
     let mut stage = Stage::new();
     let id = stage.enter_first(&request());
     let ask = stage.ask(id, &request());
-    let Passed::Nobody { withdrawal: Some(withdrawal), lease_left: false } = stage.pass(id) else { panic!("it asked") };
+    stage.leave(id);
+    let withdrawal = stage.effects.withdrawals.pop().expect("it asked");
     assert_eq!((&withdrawal.token, withdrawal.claim), (&ask.token, ask.claim));
     assert!(!stage.grant(&ask), "what comes now is for nobody here");
-    assert!(stage.lock.forget_if_unused().is_some(), "nothing is left");
+    assert!(stage.is_unused(), "nothing is left");
 }
 
 #[test]
@@ -32,19 +46,20 @@ fn what_was_refused_as_a_try_is_not_withdrawn() {
     let id = stage.enter_first(&single_try());
     let ask = stage.ask(id, &single_try());
     stage.refuse(&ask);
-    assert!(matches!(stage.pass(id), Passed::Nobody { withdrawal: None, .. }));
+    stage.leave(id);
+    assert!(stage.effects.withdrawals.is_empty() && stage.is_unused());
 }
 
 #[test]
 fn the_next_task_goes_on_with_what_was_asked() {
     let mut stage = Stage::new();
     let id = stage.enter_first(&request());
-    let next = stage.wait(&request());
     let ask = stage.ask(id, &request());
-    assert!(matches!(stage.pass(id), Passed::To(_)));
-    assert_eq!(stage.called(), [next]);
+    let next = stage.wait(&request());
+    stage.leave(id);
+    assert_eq!(stage.woken(), [next]);
     assert!(stage.grant(&ask));
-    assert!(matches!(stage.step(next, &request()), Step::Hold(_)));
+    assert!(stage.takes(next, &request()));
 }
 
 #[test]
@@ -53,21 +68,9 @@ fn a_lease_on_which_no_hold_began_is_left_to_be_released() {
     let id = stage.enter_first(&request());
     let ask = stage.ask(id, &request());
     stage.grant(&ask);
-    stage.step(id, &request());
-    assert!(matches!(stage.pass(id), Passed::Nobody { lease_left: true, .. }));
-    assert_eq!(stage.lock.take_unused_lease(&stage.env).map(|release| release.token), Some(ask.token));
-}
-
-#[test]
-fn a_turn_that_was_taken_away_passes_nothing_on() {
-    let mut stage = Stage::new();
-    let first = stage.hold(&request());
-    let late = stage.wait(&request());
-    stage.end(first);
-    stage.pass(first);
-    stage.pass_over();
-    assert!(matches!(stage.pass(late), Passed::Revoked { was_late: true } | Passed::Nobody { lease_left: true, .. }));
-    assert!(!stage.lock.is_taken());
+    stage.leave(id);
+    let released = stage.effects.withdrawals.pop().map(|release| release.token);
+    assert!(released == Some(ask.token) && stage.is_unused());
 }
 
 /// The keeper is about to release the lease: a try of this process that is refused by it has nobody to wait for.
@@ -77,11 +80,9 @@ fn a_lease_that_its_task_has_left_is_no_holder() {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::new();
         let id = stage.hold(&request());
-        let token = stage.lock.lease().unwrap().token.clone();
+        let token = stage.token();
         assert!(stage.lock.uses(&token));
-        stage.tell(|lock, env, out| lock.end_dropped(id, false, env, env.now(), out));
-        assert!(stage.lock.uses(&token), "the turn is not passed on yet");
-        stage.pass(id);
+        assert!(matches!(stage.end_part(id, 0, false), Ending::Kept) && stage.effects.leaves);
         assert_eq!(stage.lock.uses(&token), is_used);
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 impl Stage {
     fn renewal(&mut self, trigger: Trigger) -> Renewal {
         match self.look(trigger) {
-            Action::Renew(renewal) => renewal,
+            Some(Action::Renew(renewal)) => renewal,
             other => panic!("{other:?}"),
         }
     }
@@ -20,10 +20,10 @@ fn a_hold_is_confirmed_for_its_whole_lease_when_it_is_not_young_any_more() {
         let mut stage = Stage::new();
         stage.hold(&request());
         stage.let_pass(UNCONFIRMED_FOR * 9 / 10);
-        assert!(matches!(stage.look(Trigger::Tick), Action::LookAgain));
+        assert!(stage.look(Trigger::Tick).is_none() && stage.lock.is_tracked());
         stage.let_pass(UNCONFIRMED_FOR);
         let action = stage.look(Trigger::Tick);
-        assert_eq!(matches!(&action, Action::Renew(renewal) if renewal.lease >= LEASE), is_confirmed, "{bug:?}");
+        assert_eq!(matches!(&action, Some(Action::Renew(renewal)) if renewal.lease >= LEASE), is_confirmed, "{bug:?}");
     }
 }
 
@@ -37,10 +37,10 @@ fn a_hold_is_renewed_at_a_third_of_its_lease() {
         stage.let_pass(UNCONFIRMED_FOR);
         let renewal = stage.renewal(Trigger::Tick);
         stage.renewed(&renewal, stage.now(), Some(stage.until(lease)));
-        assert_eq!(stage.effects.look_in == Some(lease / 3), is_renewed, "{bug:?}: {:?}", stage.effects);
+        assert_eq!(stage.looks_in() == Some(lease / 3), is_renewed, "{bug:?}");
         stage.let_pass(lease / 3);
         stage.lock.on_timer();
-        assert_eq!(matches!(stage.look(Trigger::Timer), Action::Renew(_)), is_renewed, "{bug:?}");
+        assert_eq!(matches!(stage.look(Trigger::Timer), Some(Action::Renew(_))), is_renewed, "{bug:?}");
     }
 }
 
@@ -51,8 +51,8 @@ fn a_hold_is_lost_at_its_deadline() {
         let mut stage = Stage::new();
         stage.hold(&ResolvedRequest { expire: Duration::from_secs(1), renew: false, ..request() });
         stage.let_pass(CLAIM);
-        let action = stage.look(Trigger::Timer);
-        assert_eq!(matches!(action, Action::Lost(_, LossReason::Deadline)), is_lost, "{bug:?}: {action:?}");
+        let action = stage.look(Trigger::Tick);
+        assert_eq!(matches!(action, Some(Action::Lost(_, LossReason::Deadline))), is_lost, "{bug:?}: {action:?}");
     }
 }
 
@@ -63,12 +63,13 @@ fn a_renewal_without_an_answer_is_sent_again_ever_more_slowly_until_the_hold_end
     let renewal = stage.renewal(Trigger::Verify);
     stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
     for millis in [50, 100, 200, 400, 800, 800] {
-        assert!(matches!(stage.renewed(&renewal, stage.now(), None), Action::Done));
-        assert_eq!(stage.effects.look_in, Some(Duration::from_millis(millis)));
+        assert!(stage.renewed(&renewal, stage.now(), None).is_none());
+        assert_eq!(stage.looks_in(), Some(Duration::from_millis(millis)));
+        stage.let_pass(Duration::from_millis(millis));
         stage.renewal(Trigger::Timer);
     }
     stage.let_pass(LEASE);
-    assert!(matches!(stage.renewed(&renewal, stage.now(), None), Action::Lost(..)));
+    assert!(matches!(stage.renewed(&renewal, stage.now(), None), Some(Action::Lost(..))));
 }
 
 /// Two servers break one after the other. The renewal may have reached the second server before it broke.
@@ -77,10 +78,10 @@ fn a_store_that_may_forget_during_a_renewal_is_asked_again() {
     let mut stage = Stage::new();
     stage.hold(&request());
     let renewal = stage.renewal(Trigger::Verify);
-    assert!(!matches!(stage.look(Trigger::Verify), Action::Renew(..)), "one is on its way");
+    assert!(stage.look(Trigger::Verify).is_none(), "one is on its way");
     let again = stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
-    let Action::Renew(again) = again else { panic!("it is doubtful: {again:?}") };
-    assert!(matches!(stage.renewed(&again, stage.now(), Some(stage.until(LEASE))), Action::Done));
+    let Some(Action::Renew(again)) = again else { panic!("it is doubtful: {again:?}") };
+    assert!(stage.renewed(&again, stage.now(), Some(stage.until(LEASE))).is_none());
 }
 
 /// The keeper decides on a renewal for one hold. Before the renewal is sent, the lease is handed over to a hold with a longer lease.
@@ -94,10 +95,9 @@ fn a_renewal_for_one_hold_does_not_confirm_the_longer_lease_of_the_next() {
         let next = stage.wait(&long);
         let renewal = stage.renewal(Trigger::Verify);
         stage.end(first);
-        stage.pass(first);
-        assert!(stage.start(next, &long));
+        assert!(stage.takes(next, &long));
         assert!(
-            matches!(stage.look(Trigger::Tick), Action::LookAgain),
+            stage.look(Trigger::Tick).is_none() && stage.lock.is_tracked(),
             "that renewal is on its way, and the hold is young"
         );
         stage.renewed(&renewal, stage.now(), Some(stage.until(short.expire)));
@@ -121,10 +121,10 @@ fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_verifie
         stage.let_pass(UNCONFIRMED_FOR);
         stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
         let action = stage.renewed(&renewal, slow, Some(refusal));
-        assert_eq!(matches!(action, Action::Lost(..)), is_lost, "{action:?}");
+        assert_eq!(matches!(action, Some(Action::Lost(..))), is_lost, "{action:?}");
         stage.let_pass(MOMENT);
         let action = stage.renewed(&renewal, stage.now(), Some(Renewed::NotOwned));
-        assert!(matches!(action, Action::Lost(..)), "what is asked later counts: {action:?}");
+        assert!(matches!(action, Some(Action::Lost(..))), "what is asked later counts: {action:?}");
     }
 }
 
@@ -137,10 +137,10 @@ fn an_answer_that_its_task_does_not_read_is_asked_for_again() {
         let id = stage.enter_first(&request());
         let ask = stage.ask(id, &request());
         stage.let_pass(TURN_PATIENCE);
-        assert!(matches!(stage.look(Trigger::Tick), Action::LookAgain));
+        assert!(stage.look(Trigger::Tick).is_none() && stage.lock.is_tracked());
         stage.let_pass(UNCONFIRMED_FOR);
         let action = stage.look(Trigger::Tick);
-        assert_eq!(matches!(&action, Action::Ask(again) if again.token == ask.token), is_repeated, "{bug:?}");
+        assert_eq!(matches!(&action, Some(Action::Ask(again)) if again.token == ask.token), is_repeated, "{bug:?}");
     }
 }
 
@@ -154,7 +154,7 @@ fn nothing_is_asked_for_again_where_there_is_no_connection() {
         stage.ask(id, &request());
         stage.env.is_cut_off.set(true);
         stage.let_pass(TURN_PATIENCE + MOMENT);
-        assert_eq!(matches!(stage.look(Trigger::Tick), Action::Connect), connects, "{bug:?}");
+        assert_eq!(matches!(stage.look(Trigger::Tick), Some(Action::Connect)), connects, "{bug:?}");
     }
 }
 
@@ -174,14 +174,13 @@ fn readers_wait_for_others_only_while_the_others_are_heard_of() {
         for _ in 0..3 {
             stage.look(Trigger::Tick);
             stage.let_pass(ASK_INTERVAL * 2);
-            assert_eq!((stage.look(Trigger::Timer).is_soon(), stage.called()), (false, vec![]));
+            stage.look(Trigger::Timer);
+            assert_eq!(stage.woken(), [0; 0]);
             stage.contend();
         }
-        stage.look(Trigger::Timer);
-        assert_eq!(stage.effects.look_in, Some(WAITERS_KNOWN_FOR));
         stage.let_pass(WAITERS_KNOWN_FOR);
         stage.look(Trigger::Timer);
-        assert_eq!(stage.called() == [waiting], are_gone, "{bug:?}");
-        assert_eq!(matches!(stage.enter(&reader()), Some(Entered::Joined(_))), are_gone, "{bug:?}");
+        assert_eq!(stage.woken() == [waiting], are_gone, "{bug:?}");
+        assert_eq!(matches!(stage.enter(&reader()), Entered::Joined(_)), are_gone, "{bug:?}");
     }
 }

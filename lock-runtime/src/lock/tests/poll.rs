@@ -26,7 +26,8 @@ fn a_task_that_is_refused_asks_again_after_a_pause_and_has_no_place_in_a_queue()
         stage.let_pass(longest);
         let again = stage.ask(id, &request());
         assert_eq!(again.token, ask.token, "nobody granted it");
-        assert!(matches!(stage.pass(id), Passed::Nobody { withdrawal: Some(_), .. }), "that was not answered");
+        stage.leave(id);
+        assert_eq!(stage.effects.withdrawals.len(), 1, "that was not answered");
     }
 }
 
@@ -52,10 +53,11 @@ fn what_a_refused_ask_may_have_left_is_withdrawn_and_not_asked_for_again() {
         let ask = stage.ask(id, &request());
         let stands = || Answer::Busy(Busy { stands: true, ..busy("x") });
         assert!(!stage.answer(&ask, stands()), "it is to be withdrawn");
-        assert_eq!(stage.lock.pending().is_some_and(|pending| pending.token == ask.token), is_kept, "{bug:?}");
+        assert_eq!(stage.lock.pendings().any(|pending| pending.token == ask.token), is_kept, "{bug:?}");
         if !is_kept {
             assert!(!stage.answer(&ask, stands()), "so is what its repetition may have left");
-            assert!(matches!(stage.pass(id), Passed::Nobody { withdrawal: None, .. }));
+            stage.leave(id);
+            assert!(stage.effects.withdrawals.is_empty());
         }
     }
 }
@@ -71,7 +73,6 @@ fn after_a_streak_the_next_task_here_asks_later_than_all_who_poll() {
         stage.let_pass(STREAK_TIME);
         let next = stage.wait(&request());
         assert!(matches!(stage.end(id), Ending::Free(_)));
-        assert!(matches!(stage.pass(id), Passed::To(_)));
         let [shortest, longest] = POLL_PAUSE_AFTER_STREAK;
         assert_eq!((shortest..=longest).contains(&pause(&mut stage, next)), is_late, "{bug:?}");
     }

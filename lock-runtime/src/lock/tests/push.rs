@@ -55,9 +55,8 @@ fn a_holder_that_hears_of_a_waiter_goes_on_and_a_lease_that_lingers_does_not() {
     stage.contend();
     assert!(stage.lock.is_held());
     assert!(matches!(stage.end(id), Ending::Free(_)), "it does not linger while another process waits");
-    stage.pass(id);
     let id = stage.hold(&lingers);
-    assert!(matches!(stage.end(id), Ending::Lingers));
+    assert!(matches!(stage.end(id), Ending::Kept));
     assert!(stage.lock.yield_lingering(&stage.env).is_some());
 }
 
@@ -66,10 +65,11 @@ fn a_holder_that_hears_of_a_waiter_goes_on_and_a_lease_that_lingers_does_not() {
 fn a_message_of_a_force_ends_no_hold_by_itself() {
     let mut stage = Stage::new();
     stage.hold(&request());
-    let (token, nobodys) = (stage.token(), stage.env.next_token(false));
-    assert_eq!(stage.tell(|lock, _, out| lock.on_forced(&token, out)), Some(ForcedToken::Leased));
+    let token = stage.token();
+    let nobodys = stage.env.next_token(false);
+    assert_eq!(stage.tell(|lock, _, _| lock.on_forced(&token)), Some(ForcedToken::Leased));
     assert!(stage.lock.is_held() && stage.lock.was_forced(&token));
-    assert_eq!(stage.tell(|lock, _, out| lock.on_forced(&nobodys, out)), None);
+    assert_eq!(stage.tell(|lock, _, _| lock.on_forced(&nobodys)), None);
 }
 
 /// After that a place in the queue is in doubt, and the task asks again.
@@ -77,7 +77,7 @@ fn a_message_of_a_force_ends_no_hold_by_itself() {
 fn a_task_that_waits_in_the_queue_asks_again_when_its_connection_broke() {
     let (mut stage, id, ask) = queued();
     assert!(matches!(stage.step(id, &request()), Step::Wait(_)));
-    stage.tell(|lock, _, out| lock.on_interruption(out));
-    assert!(stage.effects.wakes);
+    stage.tell(|lock, _, _| lock.on_interruption());
+    assert_eq!(stage.woken(), [id]);
     assert_eq!(stage.ask(id, &request()).token, ask.token, "under the same token: it keeps its place");
 }

@@ -3,36 +3,41 @@
 use super::*;
 
 #[test]
-fn tasks_are_called_in_the_order_in_which_they_came() {
-    let mut stage = Stage::new();
-    let first = stage.hold(&request());
-    let waiting = [(); 3].map(|()| stage.wait(&request()));
-    let mut before = first;
-    for id in waiting {
-        assert!(matches!(stage.end(before), Ending::Kept));
-        assert!(matches!(stage.pass(before), Passed::To(_)));
-        assert_eq!(stage.called(), [id]);
-        assert!(stage.start(id, &request()), "without a word to the store");
-        before = id;
+fn tasks_are_woken_in_the_order_in_which_they_came() {
+    for (bug, is_woken) in [(None, true), (Some(Mutant::FreeLeaseUntold), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::new();
+        let first = stage.hold(&request());
+        let waiting = [(); 3].map(|()| stage.wait(&request()));
+        let mut before = first;
+        for id in waiting {
+            assert!(matches!(stage.end(before), Ending::Kept));
+            assert_eq!(stage.woken() == [id], is_woken, "{bug:?}");
+            assert!(stage.takes(id, &request()), "without a word to the store");
+            before = id;
+        }
+        assert!(matches!(stage.end(before), Ending::Free(_)));
     }
-    assert!(matches!(stage.end(before), Ending::Free(_)));
 }
 
 /// Rule 25: who replaces the holder comes in front. The task that asked keeps its place.
 #[test]
 fn who_comes_in_front_of_all_others_is_not_overtaken_by_the_task_that_asked() {
-    for (bug, is_first) in [(None, true), (Some(Mutant::SeizedTurnIsTakenBack), false)] {
+    for (bug, is_first) in [(None, true), (Some(Mutant::NewestComesLast), false)] {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::new();
+        let newest = ResolvedRequest { on_busy: OnBusy::Replace, ..request() };
         let asking = stage.enter_first(&request());
-        stage.ask(asking, &request());
-        let seized = stage.tell(|lock, env, out| lock.seize(env, env.now(), out));
-        let Seized::Turn(newest, withdrawal) = seized else { panic!("there is no lease") };
-        assert!(withdrawal.is_some() && stage.effects.takes_turn, "nobody waits for what was asked");
-        stage.ask(newest, &request());
-        let back = stage.come_late(asking, &request());
-        assert!(matches!(back, Rejoined::Waits { .. }), "{back:?}");
-        assert_eq!(newest < asking, is_first, "{bug:?}");
+        let ask = stage.ask(asking, &request());
+        let seized = stage.tell(|lock, env, out| lock.enter_in_front(env, out));
+        let Seized::Entered(id) = seized else { panic!("there is no lease") };
+        assert_eq!(!stage.effects.withdrawals.is_empty() && stage.effects.is_overtaken, is_first, "{ask:?}");
+        stage.entrants.push(id);
+        if is_first {
+            stage.ask(id, &newest);
+            assert!(matches!(stage.step(asking, &request()), Step::Wait(_)));
+        }
+        assert_eq!(id < asking, is_first, "{bug:?}");
     }
 }
 
@@ -42,8 +47,9 @@ fn the_task_that_asks_draws_fencing_tokens_for_those_who_wait() {
     let mut stage = Stage::new();
     let fenced = ResolvedRequest { fenced: true, ..request() };
     let first = stage.enter_first(&fenced);
-    stage.wait(&fenced);
-    stage.wait(&request());
-    stage.wait(&fenced);
+    for request in [&fenced, &request(), &fenced] {
+        let Entered::Waits(id) = stage.enter(request) else { panic!("another task comes first") };
+        stage.tell(|lock, _, _| lock.wait(id, request));
+    }
     assert_eq!(stage.ask(first, &fenced).fences, 3);
 }

@@ -267,13 +267,7 @@ fn no_task_sleeps_that_has_its_answer() {
 /// Each bug shows in one of the plays.
 #[test]
 fn a_wake_up_that_is_missing_is_found() {
-    for bug in [
-        Mutant::LooksBeforeRegistering,
-        Mutant::DeadTurnNotPassed,
-        Mutant::TakenUntold,
-        Mutant::EmptiedQueueAwaited,
-        Mutant::CalledForgotten,
-    ] {
+    for bug in [Mutant::FreeLeaseUntold, Mutant::DeadTaskStays] {
         let shown = PLAYS.iter().find_map(|tasks| in_each_order(1, |stage| play(stage, tasks, Some(bug))).0);
         assert!(shown.is_some(), "{bug:?}");
     }

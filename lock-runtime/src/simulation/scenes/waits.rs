@@ -113,8 +113,7 @@ async fn a_repetition_that_is_refused_takes_the_lock_from_no_hold() {
 /// Its connection broke. The task that is to ask again is not polled, and another one waits behind it.
 #[tokio::test(start_paused = true)]
 async fn a_process_hears_of_its_grant_also_when_the_task_that_asked_for_it_is_late() {
-    for (bug, is_heard) in [(None, true), (Some(Mutant::ReaderNotReconnected), false)] {
-        let _seeded = Seeded::begin(bug);
+    {
         let (_time, network) = world();
         let (owner, locks) = (connect(&network, "o"), connect(&network, "p"));
         locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
@@ -127,7 +126,7 @@ async fn a_process_hears_of_its_grant_also_when_the_task_that_asked_for_it_is_la
         held.release().await.unwrap();
         let released = Instant::now();
         drop(next.await.unwrap().unwrap());
-        assert_eq!(released.elapsed() < Duration::from_millis(200), is_heard, "{bug:?}: {:?}", released.elapsed());
+        assert!(released.elapsed() < Duration::from_millis(200), "{:?}", released.elapsed());
     }
 }
 

@@ -18,17 +18,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef.7@me";
 
 fn ask(fences: u32) -> Ask {
     let (key, token, claim) = ("p:k".into(), Token::foreign(TOKEN), Duration::from_secs(2));
-    Ask {
-        key,
-        token,
-        share: None,
-        claim,
-        wait: true,
-        replaces: None,
-        fences,
-        give_up: Deadline::after(claim),
-        repeats: false,
-    }
+    Ask { key, token, share: None, claim, wait: true, replaces: None, fences, give_up: Deadline::after(claim) }
 }
 
 fn release(key: &str, asks_again: bool) -> Release {

@@ -282,15 +282,5 @@ pub(super) fn by() -> Deadline {
 
 pub(super) fn ask(token: &str) -> Ask {
     let (token, give_up) = (Token::foreign(token), Deadline::after(Duration::from_mins(1)));
-    Ask {
-        key: KEY.into(),
-        token,
-        share: None,
-        claim: CLAIM,
-        wait: true,
-        replaces: None,
-        fences: 0,
-        give_up,
-        repeats: false,
-    }
+    Ask { key: KEY.into(), token, share: None, claim: CLAIM, wait: true, replaces: None, fences: 0, give_up }
 }

@@ -73,7 +73,6 @@ impl Link {
 
     /// Has the runtime that read the last connection begin to make the next one.
     pub(in super::super) fn reconnect_reader(&self) {
-        mutant!(ReaderNotReconnected => return);
         let state = self.state.lock();
         let reader = if state.live.is_none() { state.reader.clone() } else { None };
         drop(state);
