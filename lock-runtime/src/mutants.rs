@@ -34,40 +34,29 @@ mod seeded {
         AnswersShifted,
         AnyAnswerIsNo,
         AskersWaitElsewhere,
-        AttemptEndsWithCaller,
         AttendanceKeepsWaker,
         AwaitedReleaseRepeated,
         BodyPolledOn,
         CalledForgotten,
-        BusyIsSilent,
         BusyIsUnusable,
-        CalledForRoomOnce,
         CalledOneByOne,
         CalledReadersKeptForEver,
         CallsTooSeldom,
         CallsUnderTable,
-        ClockNotLent,
         CompletePartsKept,
         ConfirmedBeforeHold,
-        ConnectionNeverGivenUp,
-        DeadlineFromReply,
         DeletedUnseen,
         DeadTurnNotPassed,
         DenialOutlivesAnswer,
         DistanceForgotten,
-        DriftAsUsual,
         DividedLeaseKept,
         DroppedGuardKept,
-        DropsUnderMutex,
         EarlierRenewalCounts,
-        EarlierReplyUnwatched,
         EarlyHoldsKept,
         EmptiedQueueAwaited,
         EndedLocksKept,
-        EndlessCommand,
         ExplainedOneByOne,
         FailedDrawNotRepeated,
-        FarMasterCutShort,
         FarReleaseCutShort,
         FarthestForAll,
         FirstAnswerForAll,
@@ -77,7 +66,6 @@ mod seeded {
         ForcedBeforeBody,
         ForcedUnchecked,
         ForgivenLoss,
-        FormerMasterCounts,
         GiftLeft,
         GivenUpIsSent,
         GoneKeeperLooksOn,
@@ -104,7 +92,6 @@ mod seeded {
         LateTurnKept,
         LeaseThatIsGoneIsAnswer,
         LeftLeaseIsUsed,
-        LeftPlaceFreed,
         LossIsAnswer,
         LostBeforeUnseen,
         LostWhileDrawn,
@@ -115,11 +102,9 @@ mod seeded {
         LingerUnchecked,
         LooksBeforeRegistering,
         LostIsStray,
-        LostMasterNotLookedFor,
         LostPermitBinds,
         NearForgotten,
         NewcomerIsMeasure,
-        NoDriftAllowance,
         NoEvalFallback,
         NoLeaseCheck,
         NoRoomIsFailure,
@@ -132,10 +117,8 @@ mod seeded {
         OnlyReleasesWatched,
         OtherModeIsReleased,
         SilenceIsBusy,
-        OthersUnheard,
         OutlivedAtLastUntold,
         OutlivedSinceAsk,
-        OverdueBelieved,
         OwnReleaseForgotten,
         PolledAfterStreak,
         StreakUntold,
@@ -143,34 +126,27 @@ mod seeded {
         PartLingers,
         PausesPastOwner,
         PermitQueueForgotten,
-        ProbeEndsWithRuntime,
         PermitsCoverFewer,
         PushCountsAsAnswer,
         PushedClaimBelieved,
         QueueBesideUntold,
         QueuedRepetitionLeft,
-        ReaderNotReconnected,
         ReadersOvertakeWriter,
-        RedirectionHidesSilence,
         RefusedAskReleased,
         RefusedRepetitionUntold,
         RefusedTogether,
         RefusedTokenKept,
         RefusedTryHasTurn,
-        RelayedGrantTrusted,
         ReleasePerHold,
         ReleasedBeforeBody,
         RenewedPastMaxHold,
         RepeatedCutOff,
-        RefusalIsLast,
         RepeatedTryQueues,
         RepeatedWithoutPause,
-        RepetitionBeforeMoveForgotten,
         RepetitionEndsWait,
         RepetitionLeft,
         RestNotAwaited,
         RestNotPassedOn,
-        ReadOnlyServerKept,
         RestNotSent,
         RestSkipped,
         RestartedDraws,
@@ -179,14 +155,9 @@ mod seeded {
         RestWithoutEnd,
         RestWithdrawn,
         RetryUnderNewToken,
-        RoomOfFormerConnection,
         SameFence,
         SeizedTurnIsTakenBack,
-        SentTooLate,
-        SentTwice,
         SharedFencesKept,
-        SilenceNotAsked,
-        SlowIsFar,
         SmallerDrawsLeft,
         SmallerFencesKept,
         StaleTurnActs,
@@ -198,7 +169,6 @@ mod seeded {
         StrayShareIsExclusive,
         StreakOfDropsUncounted,
         StreakWithoutBound,
-        SuspendUnseen,
         TakenBackHasBody,
         TakenUntold,
         TicketReleasedFirst,
@@ -206,21 +176,56 @@ mod seeded {
         TimesOfKeysAddUp,
         ToldOfOthers,
         ToldOfTheFuture,
-        TwoCommandsInTimeOfOne,
         UnansweredRenewalForgotten,
         UnreadGrantNotTold,
         UnreadNotRepeated,
         UnsentIsRefused,
-        UnsentIsSent,
         UnsentWithdrawn,
         UnusedMarkLeft,
-        UnsubscribedIsReply,
         VerificationArms,
         WaiterNeverGone,
         WakerNotTaken,
         WholeLeaseClaimed,
-        WrittenIsKept,
         YoungNeverConfirmed,
+        /// A bug in the client.
+        Wire(lock_wire::simulation::Mutant),
+    }
+
+    /// The bugs in the client that worlds and scenes show here.
+    macro_rules! of_wire {
+        ($($name:ident)*) => {
+            #[allow(non_upper_case_globals, dead_code, reason = "named as the others are; one is for the feature `testing`")]
+            impl Mutant {
+                $(pub(crate) const $name: Self = Self::Wire(lock_wire::simulation::Mutant::$name);)*
+            }
+        };
+    }
+
+    of_wire! {
+        AttemptEndsWithCaller
+        ClockNotLent
+        ConnectionNeverGivenUp
+        DeadlineFromReply
+        DriftAsUsual
+        EndlessCommand
+        FarMasterCutShort
+        FormerMasterCounts
+        LeftPlaceFreed
+        LostMasterNotLookedFor
+        NoDriftAllowance
+        OthersUnheard
+        ReaderNotReconnected
+        ReadOnlyServerKept
+        RefusalIsLast
+        RelayedGrantTrusted
+        RepetitionBeforeMoveForgotten
+        SentTooLate
+        SentTwice
+        SilenceNotAsked
+        SlowIsFar
+        SuspendUnseen
+        TwoCommandsInTimeOfOne
+        UnsubscribedIsReply
     }
 
     thread_local! {
@@ -233,12 +238,15 @@ mod seeded {
     }
 
     /// While it lives, this thread's code has the bug.
-    pub(crate) struct Seeded(());
+    pub(crate) struct Seeded(#[allow(dead_code, reason = "it ends with this one")] lock_wire::simulation::Seeded);
 
     impl Seeded {
         pub(crate) fn begin(mutant: Option<Mutant>) -> Self {
             SEEDED.set(mutant);
-            Self(())
+            Self(lock_wire::simulation::Seeded::begin(match mutant {
+                Some(Mutant::Wire(mutant)) => Some(mutant),
+                _ => None,
+            }))
         }
     }
 

@@ -190,7 +190,7 @@ async fn change_or_call(changed: Notified<'_>, mut asking: Option<&mut QueuePlac
 fn register<'a>(core: &Core, slot: &'a Slot, request: &ResolvedRequest) -> Result<Notified<'a>, LockError> {
     mutant!(LooksBeforeRegistering => {
         let is_closed = core.refuses(request.is_inside);
-        crate::mutex::orders::before_lock(false);
+        crate::simulation::orders::before_lock(false);
         return if is_closed { Err(shut_down(request)) } else { Ok(slot.changed.notified()) };
     });
     let changed = slot.changed.notified();
