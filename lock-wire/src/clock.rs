@@ -25,6 +25,7 @@ pub struct Moment {
 
 impl Moment {
     /// What the clocks show.
+    #[inline]
     pub fn now() -> Self {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(nanos) = crate::simulation::now() {
@@ -35,10 +36,12 @@ impl Moment {
     }
 
     /// The time since `earlier`, by the clock that saw the most.
+    #[inline]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 
+    #[inline]
     fn nanos_since(self, earlier: Self) -> u64 {
         mutant!(SuspendUnseen => return self.tokio.get().saturating_sub(earlier.tokio.get()));
         self.boot
@@ -48,32 +51,38 @@ impl Moment {
     }
 
     /// How much of the time since `earlier` the timers did not see.
+    #[inline]
     pub fn missed_by_timers(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier) - self.tokio.get().saturating_sub(earlier.tokio.get()))
     }
 
     /// The time since then.
+    #[inline]
     pub fn elapsed(self) -> Duration {
         Self::now().since(self)
     }
 
     /// So much later on each clock.
     #[cfg(any(test, feature = "simulation"))]
+    #[inline]
     pub fn later(self, span: Duration) -> Self {
         let span = nanos(span);
         Self { boot: self.boot + span, wall: self.wall + span, tokio: self.tokio.saturating_add(span) }
     }
 }
 
+#[inline]
 fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
 /// tokio's clock. It begins a day before its first reading: a clock that a test has paused may stand before that.
+#[inline]
 fn tokio_time() -> NonZeroU64 {
     NonZeroU64::MIN.saturating_add(nanos(lent::now().saturating_duration_since(tokio_zero())))
 }
 
+#[inline]
 fn tokio_zero() -> Instant {
     static ZERO: OnceLock<Instant> = OnceLock::new();
     *ZERO.get_or_init(|| {
@@ -83,6 +92,7 @@ fn tokio_zero() -> Instant {
 }
 
 #[cfg(target_os = "linux")]
+#[inline]
 fn boot_time() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let (seconds, rest) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
@@ -91,6 +101,7 @@ fn boot_time() -> u64 {
 
 /// Other systems have only the other two clocks.
 #[cfg(not(target_os = "linux"))]
+#[inline]
 fn boot_time() -> u64 {
     0
 }
@@ -99,6 +110,7 @@ fn boot_time() -> u64 {
 /// or when somebody has set it. What it says then is seen at most a millisecond of boot time later.
 ///
 /// By the standard library: a test can then set the wall clock of a process, which rustix reads past the C library.
+#[inline]
 fn wall_time(boot: u64) -> u64 {
     thread_local! {
         /// The last reading, and the boot time then.
@@ -123,31 +135,37 @@ pub struct Deadline {
 
 impl Deadline {
     /// The end of a span that begins at `start`.
+    #[inline]
     pub fn new(start: Moment, span: Duration) -> Self {
         Self { start, span: nanos(span) }
     }
 
     /// The end of a span that begins now.
+    #[inline]
     pub fn after(span: Duration) -> Self {
         Self::new(Moment::now(), span)
     }
 
     /// The same end, counted from `now`.
+    #[inline]
     pub fn counted_from(self, now: Moment) -> Self {
         Self::new(now, self.remaining_at(now))
     }
 
     /// The instant that the deadline counts from.
+    #[inline]
     pub fn start(self) -> Moment {
         self.start
     }
 
     /// The time from [`start`](Self::start) on.
+    #[inline]
     pub fn span(self) -> Duration {
         Duration::from_nanos(self.span)
     }
 
     /// The end as a timer sees it, without reading the clocks. A deadline without an end is decades away.
+    #[inline]
     pub fn on_timer(self) -> Instant {
         let decades = Duration::from_secs(30 * 365 * 24 * 3600);
         if lent::is_lent() {
@@ -158,52 +176,62 @@ impl Deadline {
 
     /// As much time from now on: each command of a release has as much as the first one. A server that is far away and has answered the
     /// first is not silent.
+    #[inline]
     pub fn anew(self) -> Self {
         mutant!(TwoCommandsInTimeOfOne => return self.counted_from(Moment::now()));
         Self::after(self.span())
     }
 
     /// As much later.
+    #[inline]
     pub fn later_by(self, span: Duration) -> Self {
         Self { start: self.start, span: self.span.saturating_add(nanos(span)) }
     }
 
     /// How much later than `other` it is, as seen now. Zero when it is earlier.
+    #[inline]
     pub fn later_than(self, other: Self, now: Moment) -> Duration {
         let from_start = now.nanos_since(other.start).saturating_add(self.nanos_left_at(now));
         Duration::from_nanos(from_start.saturating_sub(other.span))
     }
 
     /// The time until then.
+    #[inline]
     pub fn remaining(self) -> Duration {
         self.remaining_at(Moment::now())
     }
 
     /// The time from `now` until then.
+    #[inline]
     pub fn remaining_at(self, now: Moment) -> Duration {
         Duration::from_nanos(self.nanos_left_at(now))
     }
 
+    #[inline]
     fn nanos_left_at(self, now: Moment) -> u64 {
         self.span.saturating_sub(now.nanos_since(self.start))
     }
 
     /// Whether it has come.
+    #[inline]
     pub fn has_passed(self) -> bool {
         self.has_passed_at(Moment::now())
     }
 
     /// Whether it has come by `now`.
+    #[inline]
     pub fn has_passed_at(self, now: Moment) -> bool {
         self.nanos_left_at(now) == 0
     }
 
     /// The earlier of the two, as seen now.
+    #[inline]
     pub fn min_at(self, other: Self, now: Moment) -> Self {
         if self.nanos_left_at(now) <= other.nanos_left_at(now) { self } else { other }
     }
 
     /// The later of the two, as seen now.
+    #[inline]
     pub fn max_at(self, other: Self, now: Moment) -> Self {
         if self.nanos_left_at(now) >= other.nanos_left_at(now) { self } else { other }
     }
@@ -225,11 +253,13 @@ impl Drift {
     pub const MOST_PPM: u32 = 500_000;
 
     /// `None` when `ppm` is out of bounds.
+    #[inline]
     pub fn of_ppm(ppm: u32) -> Option<Self> {
         (Self::LEAST_PPM..=Self::MOST_PPM).contains(&ppm).then_some(Self(ppm))
     }
 
     /// The part of a lease that its holder may trust: the lease without the allowance for drift.
+    #[inline]
     pub fn trusted(self, lease: Duration) -> Duration {
         mutant!(NoDriftAllowance => return lease);
         let apart = (lease / 1000).saturating_mul(self.ppm()) / 1000;
@@ -237,6 +267,7 @@ impl Drift {
     }
 
     /// The lease of which its holder may trust so much: at least the `wanted` time, in whole milliseconds.
+    #[inline]
     pub fn lease_for(self, wanted: Duration) -> Duration {
         let wanted = wanted.saturating_add(READING).as_nanos();
         let nanos = wanted.saturating_mul(1_000_000) / u128::from(1_000_000 - self.ppm());
@@ -246,6 +277,7 @@ impl Drift {
     }
 
     /// Parts per million.
+    #[inline]
     pub fn ppm(self) -> u32 {
         mutant!(DriftAsUsual => return Self::DEFAULT.0);
         self.0
@@ -253,6 +285,7 @@ impl Drift {
 }
 
 /// A lease with the default allowance: for most tests, and for locks in this process, where there is only one clock.
+#[inline]
 pub fn without_drift(lease: Duration) -> Duration {
     Drift::DEFAULT.trusted(lease)
 }

@@ -23,17 +23,20 @@ pub struct Origin(u32);
 
 impl Origin {
     /// This process.
+    #[inline]
     pub fn here() -> Self {
         Self(std::process::id())
     }
 
     /// Whether this process is a child, and so has a copy of what its parent made.
+    #[inline]
     pub fn is_inherited(self) -> bool {
         self != Self::here()
     }
 
     /// The same, but from a value that this thread read at most a millisecond before `now`. Most calls then make no
     /// system call, which a hand-over has no time for.
+    #[inline]
     pub fn is_inherited_at(self, now: Moment) -> bool {
         let lately = KNOWN.try_with(|known| match known.get() {
             Some((at, process)) if now.since(at) < LATELY => Self(process),

@@ -183,11 +183,13 @@ impl Link {
     }
 
     /// The server's address as people write it, without credentials.
+    #[inline]
     pub fn server(&self) -> &str {
         &self.server
     }
 
     /// How far the server's clock and this process's clock may drift apart.
+    #[inline]
     pub fn drift(&self) -> Drift {
         self.common.drift
     }
@@ -198,6 +200,7 @@ impl Link {
     }
 
     /// Whether tasks send on this connection, and not what runs in the background.
+    #[inline]
     pub fn is_of_callers(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.is_of_callers)
     }
@@ -217,11 +220,13 @@ impl Link {
     }
 
     /// Whether there is a connection.
+    #[inline]
     pub fn is_connected(&self) -> bool {
         self.state.lock().live.is_some()
     }
 
     /// What is known of the connection.
+    #[inline]
     pub fn status(&self) -> Status {
         let live = &self.state.lock().live;
         Status {
@@ -304,6 +309,7 @@ impl Link {
     }
 
     /// Counts commands that a [`Command`](crate::Command) sends in its own way.
+    #[inline]
     pub fn note_commands(&self, count: usize) {
         self.common.events.on_commands(count);
     }

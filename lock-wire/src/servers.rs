@@ -50,6 +50,7 @@ impl Servers {
     }
 
     /// The link to the one server; `None` in a cluster.
+    #[inline]
     pub fn one(&self) -> Option<&Arc<Link>> {
         match self {
             Self::One(link) => Some(link),
@@ -58,6 +59,7 @@ impl Servers {
     }
 
     /// Looks at the link to the server of `key`; `None` when there is none.
+    #[inline]
     pub fn at<T>(&self, key: &str, look: impl FnOnce(&Arc<Link>) -> T) -> Option<T> {
         match self {
             Self::One(link) => Some(look(link)),
@@ -66,6 +68,7 @@ impl Servers {
     }
 
     /// Whether each key needs a command of its own.
+    #[inline]
     pub fn are_many(&self) -> bool {
         match self {
             Self::One(link) => link.has_slots(),
@@ -117,6 +120,7 @@ impl Servers {
     ///
     /// Another master of a cluster may look far away: it stood still when the connection to it was made. A master that was not used yet
     /// may be as far away as any other, and its connection is made on first use.
+    #[inline]
     pub fn status(&self, key: &str) -> Option<Status> {
         match self {
             Self::One(link) => Some(link.status()),
@@ -125,6 +129,7 @@ impl Servers {
     }
 
     /// How long the farthest server takes to answer, as far as is known.
+    #[inline]
     pub fn round_trip(&self) -> Duration {
         match self {
             Self::One(link) => link.round_trip(),

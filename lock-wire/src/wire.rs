@@ -235,6 +235,7 @@ impl Wire {
     }
 
     /// Sends commands whose replies are waited for with this patience; `None` for no end.
+    #[inline]
     pub(crate) fn until(&self, by: Option<Patience>) -> Sender<'_> {
         Sender::new(&self.0.0, by)
     }
@@ -252,6 +253,7 @@ impl Wire {
     }
 
     /// Resolves when something may be begun, or the connection is of no use any more. Who came first is called first.
+    #[inline]
     pub(crate) async fn room(&self) {
         let shared = &self.0.0;
         let mut waiting = None;
@@ -320,6 +322,7 @@ impl Drop for Handle {
 }
 
 impl Shared {
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -383,6 +386,7 @@ impl State {
     }
 
     /// Whether one more may, beside those who were called.
+    #[inline]
     fn has_room(&self) -> bool {
         self.room() > self.called
     }
@@ -405,11 +409,13 @@ impl State {
     }
 
     /// Whether nothing is on its way.
+    #[inline]
     fn is_idle(&self) -> bool {
         self.places.to_come() == 0 && self.output.is_flushed()
     }
 
     /// Hands the output to the socket when it `is_first`, or much. Else the driver does that.
+    #[inline]
     fn hand_over(&mut self, is_first: bool) {
         if (is_first || self.output.is_large())
             && let Some(driver) = self.driver.take()
@@ -423,6 +429,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn flush(&mut self, driver: &Waker) -> io::Result<()> {
         if !self.output.group.is_empty() {
             self.write_group();
@@ -446,6 +453,7 @@ impl State {
         left
     }
 
+    #[inline]
     fn call_driver(&mut self) {
         if let Some(driver) = self.driver.as_ref().filter(|_| !self.is_called) {
             driver.wake_by_ref();

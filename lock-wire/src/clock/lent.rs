@@ -17,12 +17,14 @@ thread_local! {
 }
 
 /// Whether the clock of moments is not that of the timers here.
+#[inline]
 pub(super) fn is_lent() -> bool {
     IS_LENT.get()
 }
 
 /// What tokio's clock says to a [`Moment`](super::Moment): that of the two runtimes which has run ahead. The other two clocks of a moment
 /// still count, so a lease ends in time; by a clock that lags behind it would have ended long ago.
+#[inline]
 pub(super) fn now() -> Instant {
     let here = Instant::now();
     if !is_lent() {
@@ -35,6 +37,7 @@ pub(super) fn now() -> Instant {
 }
 
 /// The runtime whose clock is lent here.
+#[inline]
 pub fn owner() -> Option<Handle> {
     if is_lent() { OWNER.with_borrow(Clone::clone) } else { None }
 }

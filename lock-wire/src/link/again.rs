@@ -17,6 +17,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 
 impl Link {
     /// Whether a command is sent once more after a try with this outcome, which began at `sent`.
+    #[inline]
     pub(super) fn is_sent_again(&self, outcome: &Result<Called, CallError>, sent: Moment) -> bool {
         match outcome {
             Ok(called) => self.purpose.refusal(&called.value).is_some_and(|code| self.is_of_former_master(code, sent)),

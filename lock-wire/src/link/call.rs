@@ -35,26 +35,31 @@ impl<C: From<Cmd>> From<Cmd> for Outgoing<C> {
 
 impl<C> Outgoing<C> {
     /// The command, as it is.
+    #[inline]
     pub fn of(command: C) -> Self {
         Self { command, arms: false, is_beginning: false, listens: None }
     }
 
     /// For what begins something: it is not sent while there is no room.
+    #[inline]
     pub fn beginning(self) -> Self {
         Self { is_beginning: true, ..self }
     }
 
     /// Whether the server is to tell when another client changes what the command reads.
+    #[inline]
     pub fn arming(self, arms: bool) -> Self {
         Self { arms, ..self }
     }
 
     /// The command may have something pushed for `key`. In a cluster the connection hears the channel of the key's slot by then.
+    #[inline]
     pub fn listening(self, key: Option<&str>) -> Self {
         Self { listens: key.map(slot_of), ..self }
     }
 
     /// The command that goes in front, in the same piece.
+    #[inline]
     fn first(&self, live: &Live, channel: Option<&Channel>) -> Option<Cmd> {
         if self.arms && live.has_alarms {
             return Some(arming());
@@ -64,6 +69,7 @@ impl<C> Outgoing<C> {
     }
 
     /// Takes in the answer to the command in front. Its refusal is no failure of the command behind it.
+    #[inline]
     fn on_first(&self, live: &Live, answer: &Value) {
         if let (Some(slot), Some(shard)) = (self.listens, &live.shard) {
             shard.on_subscribed(slot, answer);
@@ -92,6 +98,7 @@ pub struct Called {
 
 impl Called {
     /// The reply, of which nothing is left here.
+    #[inline]
     pub fn take_value(&mut self) -> Value {
         std::mem::replace(&mut self.value, Value::Nil)
     }
@@ -109,11 +116,13 @@ impl Called {
 
 impl Live {
     /// The node of a cluster at the other end.
+    #[inline]
     pub fn node(&self) -> Option<NodeId> {
         self.shard.as_ref().map(|shard| shard.node)
     }
 
     /// Which of the connections of its link it is.
+    #[inline]
     pub fn generation(&self) -> u64 {
         self.made.generation
     }
@@ -238,12 +247,14 @@ impl Link {
     }
 
     /// How long a command with this deadline may take.
+    #[inline]
     fn limit(&self, deadline: Deadline) -> Duration {
         mutant!(EndlessCommand => return Duration::from_secs(3600));
         deadline.span().min(self.common.command_timeout)
     }
 
     /// Sends commands that have to be answered by this deadline. A server that answers nothing for the command timeout is silent.
+    #[inline]
     fn sender<'a>(&self, live: &'a Live, deadline: Deadline) -> Sender<'a> {
         let silence = self.limit(deadline);
         let (silent_at, end) = (Deadline::new(deadline.start(), silence).on_timer(), deadline.on_timer());
@@ -314,6 +325,7 @@ impl Link {
 
     /// Decides by the code of the first error among the answers, or by the failure of the connection, whether the connection
     /// is still good.
+    #[inline]
     fn conclude(&self, made: Made, outcome: Result<Option<&str>, &RedisError>) {
         let code = match outcome {
             Ok(code) => code,
@@ -327,6 +339,7 @@ impl Link {
     }
 
     /// Why there was no answer within a time.
+    #[inline]
     pub fn unanswered(&self, limit: Duration) -> CallError {
         self.purpose.unanswered(limit)
     }

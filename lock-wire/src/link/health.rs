@@ -34,12 +34,14 @@ impl Link {
     }
 
     /// How long the server takes to answer, as far as it is known.
+    #[inline]
     pub fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
     }
 
     /// Takes in how soon a command was answered that was sent at `sent`. A server that stood still when the connection was made
     /// looked far away. The distance is given up when an answer took less than half of it: no single answer says it exactly.
+    #[inline]
     pub(super) fn note_nearer(&self, sent: Moment) {
         mutant!(SlowIsFar => return);
         // Of a near server no clock is read here.
@@ -58,12 +60,14 @@ impl Link {
     }
 
     /// Whether a script may use the keys of one slot only.
+    #[inline]
     pub fn has_slots(&self) -> bool {
         self.has_slots.load(Ordering::Relaxed)
     }
 
     /// Whether the server has this mark: one bit, which the user of the client chose. A new connection has the marks that
     /// [`Purpose::read`](crate::Purpose::read) gave it.
+    #[inline]
     pub fn has_mark(&self, mark: u32) -> bool {
         self.marks.load(Ordering::Relaxed) & mark != 0
     }
@@ -116,6 +120,7 @@ impl Link {
     }
 
     /// An answer came: the server is not silent.
+    #[inline]
     pub(super) fn on_reply(&self) {
         if self.is_silent.load(Ordering::Relaxed) {
             self.is_silent.store(false, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! How commands are written by hand, without a `Cmd` of the `redis` crate.
 
 /// Begins a value of this kind and length. Lengths of two digits, which most have, are written in one step.
+#[inline]
 pub fn header(output: &mut Vec<u8>, kind: u8, length: usize) {
     match u8::try_from(length) {
         Ok(length @ 0..10) => output.extend_from_slice(&[kind, b'0' + length, b'\r', b'\n']),
@@ -14,6 +15,7 @@ pub fn header(output: &mut Vec<u8>, kind: u8, length: usize) {
 }
 
 /// Writes one argument, which has these parts.
+#[inline]
 pub fn bulk(output: &mut Vec<u8>, parts: &[&str]) {
     header(output, b'$', parts.iter().map(|part| part.len()).sum());
     for part in parts {
@@ -23,6 +25,7 @@ pub fn bulk(output: &mut Vec<u8>, parts: &[&str]) {
 }
 
 /// Writes a number as one argument.
+#[inline]
 pub fn number(output: &mut Vec<u8>, number: u64) {
     bulk(output, &[itoa::Buffer::new().format(number)]);
 }

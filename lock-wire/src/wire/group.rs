@@ -50,11 +50,13 @@ pub(super) struct Members {
 }
 
 impl Group {
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
     /// Whether no more calls may go along, or none of this `script`.
+    #[inline]
     pub(super) fn is_closed_to(&self, script: &'static Grouped) -> bool {
         self.script.is_some_and(|other| self.places.len() >= script.most || !std::ptr::eq(other, script))
     }
@@ -74,6 +76,7 @@ impl Group {
     }
 
     /// Writes the run of the script behind the commands in `output`. `None` when there is no call.
+    #[inline]
     pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Option<Members> {
         let script = self.script.take()?;
         let places = std::mem::take(&mut self.places);

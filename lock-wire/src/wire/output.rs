@@ -29,6 +29,7 @@ impl Output {
         Self { writer: Some(writer), ..Self::default() }
     }
 
+    #[inline]
     pub(super) fn is_flushed(&self) -> bool {
         self.bytes.is_empty() && self.group.is_empty() && !self.is_unflushed
     }
@@ -41,6 +42,7 @@ impl Output {
     }
 
     /// Writes the run of the script for the [`group`](Self::group). Returns whose answers its reply has, and how many bytes it has.
+    #[inline]
     pub(super) fn write_group(&mut self) -> (Option<Members>, usize) {
         let before = self.bytes.len();
         let members = self.group.write(&mut self.bytes);
@@ -48,11 +50,13 @@ impl Output {
     }
 
     /// How many bytes are not with the socket.
+    #[inline]
     pub(super) fn unsent(&self) -> usize {
         self.bytes.len() - self.written
     }
 
     /// Whether so much waits that it goes out at once.
+    #[inline]
     pub(super) fn is_large(&self) -> bool {
         self.unsent() >= ENOUGH
     }

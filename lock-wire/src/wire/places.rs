@@ -143,6 +143,7 @@ pub(super) enum Want {
 }
 
 impl Want {
+    #[inline]
     fn count(self) -> usize {
         match self {
             Self::One => 1,
@@ -166,21 +167,25 @@ pub(super) struct Unasked;
 
 impl Places {
     /// How many replies, or lists of them, are to come.
+    #[inline]
     pub(super) fn to_come(&self) -> usize {
         self.order.len()
     }
 
     /// How many replies came.
+    #[inline]
     pub(super) fn heard(&self) -> u64 {
         self.heard
     }
 
     /// How many replies are to come for what tasks begin.
+    #[inline]
     pub(super) fn beginnings(&self) -> usize {
         self.beginnings
     }
 
     /// Takes a place for the replies to commands that have so many bytes.
+    #[inline]
     pub(super) fn take(&mut self, want: Want, by: By, bytes: usize, is_beginning: bool) -> usize {
         let place = self.take_for_later(want, by);
         if is_beginning {
@@ -192,6 +197,7 @@ impl Places {
     }
 
     /// Measures how long one reply takes, one after another. No clock is read while few are to come.
+    #[inline]
     fn measure(&mut self, place: usize) {
         if self.order.len() < MANY {
             self.lag = Duration::ZERO;
@@ -201,21 +207,25 @@ impl Places {
     }
 
     /// The same, when it was measured since the last call.
+    #[inline]
     pub(super) fn take_measured(&mut self) -> Option<Duration> {
         std::mem::take(&mut self.is_measured).then_some(self.lag)
     }
 
     /// How long a reply takes now until its task has it: so many are to come, and so many tasks are to run before it.
+    #[inline]
     pub(super) fn lag(&self) -> Duration {
         self.lag
     }
 
     /// Takes a place for a command that goes out later, with others.
+    #[inline]
     pub(super) fn take_for_later(&mut self, want: Want, by: By) -> usize {
         self.all.insert(Place::Waiting { want, got: Vec::new(), waker: None, by, heard: self.heard })
     }
 
     /// The next reply answers all these calls. Their run has so many bytes.
+    #[inline]
     pub(super) fn expect_group(&mut self, members: Members, bytes: usize) {
         self.order.push_back(Next { whose: Whose::Group(members), bytes, is_beginning: false });
     }

@@ -28,16 +28,19 @@ pub struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
+    #[inline]
     pub(super) fn new(shared: &'a Shared, by: Option<Patience>) -> Self {
         Self { shared, by: by.map_or(By::Any, By::At), is_beginning: false, is_followed: false }
     }
 
     /// For what begins something, and so is not sent while there is no room.
+    #[inline]
     pub fn beginning(self, is_beginning: bool) -> Self {
         Self { is_beginning, ..self }
     }
 
     /// For what goes out together with more that comes at once.
+    #[inline]
     pub fn followed(self, is_followed: bool) -> Self {
         Self { is_followed, ..self }
     }

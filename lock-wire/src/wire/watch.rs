@@ -29,6 +29,7 @@ pub(super) struct Watched {
 
 impl Watched {
     /// A reply has to come by this instant.
+    #[inline]
     pub(super) fn expect(&mut self, by: Instant) {
         if self.looks_at.is_none_or(|looks_at| by < looks_at) {
             mutant!(EarlierReplyUnwatched => if self.looks_at.is_some() {
