@@ -13,6 +13,7 @@ export BOLERO_RANDOM_TEST_TIME_MS=$((${FUZZ_MINUTES:-1} * 60000))
 for target in "${targets[@]}"; do
   case $target in
     macro) package=lock-macros ;;
+    wire | urls) package=lock-wire ;;
     *) package=lock-runtime ;;
   esac
   cargo test -p "$package" --lib -- "fuzz_$target" --nocapture

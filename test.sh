@@ -261,8 +261,8 @@ deny() {
 # copy FOLDER: the published crates alone, without dev-dependencies. A user does not build these, and they would be chosen anew, too.
 copy() {
   mkdir "$1" || return 1
-  cp -r lock-macros lock-runtime lock-cli rust-toolchain.toml "$1" || return 1
-  { printf '[workspace]\nresolver = "3"\nmembers = ["lock-macros", "lock-runtime", "lock-cli"]\n\n'
+  cp -r lock-macros lock-wire lock-runtime lock-cli rust-toolchain.toml "$1" || return 1
+  { printf '[workspace]\nresolver = "3"\nmembers = ["lock-macros", "lock-wire", "lock-runtime", "lock-cli"]\n\n'
     sed -n '/^\[workspace\.package\]/,/^\[profile/{/^\[profile/!p}' Cargo.toml; } > "$1/Cargo.toml" || return 1
   sed -i '/^\[dev-dependencies\]$/,/^\[lints\]$/{/^\[lints\]$/!d}' "$1"/lock-*/Cargo.toml
 }
@@ -328,7 +328,7 @@ tls_beside_a_client() {
 # The commands of docs/track-record.md: the last cell of each row is a package and a part of a test's name.
 track_record() {
   local package tests
-  for package in lock-runtime lock-macros lock-cli tests; do
+  for package in lock-runtime lock-wire lock-macros lock-cli tests; do
     mapfile -t tests < <(sed -nE "s/.*\| \`$package ([a-z0-9_]+)\` \|\$/\1/p" docs/track-record.md | sort -u)
     cargo nextest run -p "$package" --profile all "${tests[@]}" || return 1
   done
@@ -424,7 +424,7 @@ by_night() {
   step 'cargo-semver-checks' install_semver_checks
   step 'semver' semver
   # Compiles the published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.
-  step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-runtime -p lock-cli
+  step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-wire -p lock-runtime -p lock-cli
 }
 
 if [ -n "$all" ]; then

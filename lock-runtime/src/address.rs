@@ -1,20 +1,10 @@
 //! Where locks live on the network, as users write it.
 
-use redis::ConnectionInfo;
+pub(crate) use lock_wire::{Address, Target};
+use lock_wire::{AddressError, Endpoint, Mistake, Trust};
 
 use crate::LockError;
-use crate::store::redis::cluster::seeds::Seeds;
-use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::sentinel::Sentinels;
-use crate::store::redis::wire::Trust;
-
-mod host_list;
-pub(crate) mod quorum;
-#[cfg(test)]
-mod tests;
-mod url;
-
-use url::{Mistake, Place, Url};
+use crate::store::redis::failure::problem;
 
 /// What a user may write.
 pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
@@ -22,91 +12,67 @@ pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], 
                      rediss-sentinel://, redis-cluster://[user:password@]host[:port],host[:port], rediss-cluster://, \
                      redlock://[user:password@]host[:port],host[:port],host[:port][/db], redlocks://, or memory://";
 
-/// Where the locks of a manager live.
-pub(crate) enum Address {
-    /// In this process.
-    Memory,
-    Redis(Target),
-    /// On a majority of these servers.
-    Quorum(Vec<Endpoint>),
-}
+/// A majority of two servers is both of them: the death of either one would end the locks.
+const FEWEST: usize = 3;
 
-/// One server at a time, or the masters of a cluster.
-pub(crate) enum Target {
-    Server(Endpoint),
-    Cluster(Box<Seeds>),
-}
-
-impl Target {
-    /// As people write it, without credentials.
-    pub(crate) fn address(&self) -> String {
-        match self {
-            Self::Server(endpoint) => endpoint.address(),
-            Self::Cluster(seeds) => seeds.to_string(),
-        }
-    }
-
-    pub(crate) fn is_tls(&self) -> bool {
-        match self {
-            Self::Server(endpoint) => endpoint.is_tls(),
-            Self::Cluster(seeds) => seeds.is_tls(),
-        }
-    }
-
-    pub(crate) fn is_cluster(&self) -> bool {
-        !matches!(self, Self::Server(_))
-    }
-}
-
-/// Reads a URL.
+/// Reads a URL. What it names independently of each other is a quorum.
 pub(crate) fn of_url(url: &str, trust: &Trust) -> Result<Address, LockError> {
-    let read = Url::read(url).map_err(Mistake::into_error)?;
-    match &read.place {
-        Place::Memory => Ok(Address::Memory),
-        Place::Quorum { servers, db } => quorum::of_hosts(&read.scheme, servers, *db, trust).map(Address::Quorum),
-        Place::Server | Place::Sentinels { .. } | Place::Cluster(_) => target(read, trust).map(Address::Redis),
+    let address = Address::of_url(url, trust).map_err(refusal)?;
+    if let Address::Independent(servers) = &address {
+        check_quorum(servers)?;
     }
+    Ok(address)
 }
 
 /// Takes the address and the credentials from a client.
 pub(crate) fn of_client(client: &redis::Client, trust: &Trust) -> Result<Target, LockError> {
-    endpoint(client.get_connection_info().clone(), trust).map(Target::Server)
+    Target::of_client(client, trust).map_err(refusal)
 }
 
-/// The server that a connection would lead to; refused when no connection can be made with these settings.
-fn endpoint(info: ConnectionInfo, trust: &Trust) -> Result<Endpoint, LockError> {
-    let server = info.addr().to_string();
-    Endpoint::of_connection(info, trust).map_err(|error| LockError::Connect { server, problem: error.into_problem() })
+/// The servers of a quorum that have a URL each.
+pub(crate) fn of_urls(urls: &[String], trust: &Trust) -> Result<Vec<Endpoint>, LockError> {
+    check_count(urls.len())?;
+    let one = |url: &String| match Address::of_url(url, trust).map_err(refusal)? {
+        Address::Redis(Target::Server(endpoint)) if !endpoint.moves() => Ok(endpoint),
+        Address::Redis(target) => Err(invalid(format!("{} is not one server", target.address()))),
+        Address::Memory | Address::Independent(_) => {
+            Err(invalid("one of its URLs does not name one server".to_owned()))
+        }
+    };
+    let servers = urls.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    check_quorum(&servers)?;
+    Ok(servers)
 }
 
-/// The target of a URL that was read. `memory://` and a quorum have none.
-fn target(read: Url<'_>, trust: &Trust) -> Result<Target, LockError> {
-    // Neither the URL nor the cause of a failure, which may quote the URL, is shown: a URL may hold a password.
-    let Url { text, scheme, place } = read;
-    let unreadable = || unreadable(&scheme);
-    match place {
-        Place::Server => of_client(&redis::Client::open(text).map_err(|_| unreadable())?, trust),
-        Place::Sentinels { sentinels, master, db } => {
-            let connections = sentinels.connections(Some(db)).map_err(|_| unreadable())?;
-            Ok(Target::Server(Endpoint::Master(Box::new(Sentinels::new(connections, &master, trust)))))
-        }
-        Place::Cluster(nodes) => {
-            let connections = nodes.connections(None).map_err(|_| unreadable())?;
-            Seeds::new(connections, trust).map(|seeds| Target::Cluster(Box::new(seeds))).ok_or_else(unreadable)
-        }
-        Place::Memory | Place::Quorum { .. } => Err(unreadable()),
+fn check_count(servers: usize) -> Result<(), LockError> {
+    if servers >= FEWEST {
+        return Ok(());
+    }
+    let reason =
+        format!("it needs {FEWEST} servers or more, of which more than half have to answer; this is {servers}");
+    Err(invalid(reason))
+}
+
+/// Refuses too few servers, and servers of which two have the same name.
+fn check_quorum(servers: &[Endpoint]) -> Result<(), LockError> {
+    check_count(servers.len())?;
+    let mut addresses: Vec<_> = servers.iter().map(Endpoint::address).collect();
+    addresses.sort_unstable();
+    match addresses.windows(2).find_map(|pair| pair.first().filter(|first| pair.last() == Some(first))) {
+        Some(twice) => Err(invalid(format!("{twice} is named twice, and would have two votes"))),
+        None => Ok(()),
     }
 }
 
-/// The error for a URL whose mistake has no description of its own.
-fn unreadable(scheme: &str) -> LockError {
-    Mistake { scheme: scheme.to_owned(), problem: None }.into_error()
+fn invalid(reason: String) -> LockError {
+    LockError::setting("quorum", reason)
 }
 
 // Not `From`: with a second conversion into `LockError`, the compiler could not infer the error's type behind a user's `?`.
-impl Mistake {
-    fn into_error(self) -> LockError {
-        LockError::setting("URL", reason(&self, cfg!(feature = "tls")))
+fn refusal(error: AddressError) -> LockError {
+    match error {
+        AddressError::Mistake(mistake) => LockError::setting("URL", reason(&mistake, cfg!(feature = "tls"))),
+        AddressError::Unusable(server, error) => LockError::Connect { server, problem: problem(error) },
     }
 }
 
@@ -119,5 +85,54 @@ fn reason(Mistake { scheme, problem }: &Mistake, has_tls: bool) -> String {
     match problem {
         Some(problem) => format!("this one (scheme: {scheme}) can't be read: {problem}; {FORMS}"),
         None => format!("this one (scheme: {scheme}) can't be read; {FORMS}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_of_tls_is_told_the_feature_that_it_needs() {
+        let told = |scheme: &str, has_tls| reason(&Mistake { scheme: scheme.to_owned(), problem: None }, has_tls);
+        for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster", "redlocks"] {
+            assert!(told(scheme, false).contains("feature `tls`"));
+            assert!(!told(scheme, true).contains("feature"));
+        }
+        for scheme in ["redis", "redis-sentinel", "valkey-cluster", "redlock"] {
+            assert!(!told(scheme, false).contains("feature"));
+        }
+    }
+
+    #[test]
+    fn neither_memory_nor_a_quorum_is_a_server_of_a_quorum() {
+        let of_urls = |urls: [&str; 3]| of_urls(&urls.map(str::to_owned), &Trust::default());
+        for url in ["memory://", "redlock://a,b,c", "redis-cluster://a", "redis-sentinel://a/till"] {
+            assert!(of_urls(["redis://a", "redis://b", url]).is_err(), "{url}");
+        }
+        let servers = of_urls(["redis://a\n", "redis://b ", "\tredis://c"]);
+        assert_eq!(servers.map(|servers| servers.len()).ok(), Some(3));
+    }
+
+    #[test]
+    fn three_servers_or_more_are_a_quorum_and_none_is_named_twice() {
+        let read = |rest: &str| match of_url(&format!("redlock://{rest}"), &Trust::default()) {
+            Ok(Address::Independent(endpoints)) => Ok(endpoints.len()),
+            Ok(_) => unreachable!("redlock:// names a quorum"),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(read("a,b,c"), Ok(3));
+        assert_eq!(read("a,b,c,d/2"), Ok(4));
+        for (rest, told) in [
+            ("a", "needs 3"),
+            ("a,b", "needs 3"),
+            ("a,b,b:6379", "twice"),
+            ("a,,b", "redlock) can't be read: a host is missing"),
+            ("a,b,c/x", "redlock) can't be read: the database"),
+            ("a,b,c:port", "redlock) can't be read"),
+        ] {
+            let error = read(rest).unwrap_err();
+            assert!(error.contains(told), "{rest}: {error}");
+        }
     }
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use lock_wire::Trust;
+
 use crate::settings::Settings;
-use crate::store::redis::wire::Trust;
 
 pub(crate) mod connect;
 pub(crate) mod quorum;
@@ -120,7 +121,7 @@ impl Builder {
     /// ```
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
-    pub fn tls(mut self, config: impl Into<std::sync::Arc<rustls::ClientConfig>>) -> Self {
+    pub fn tls(mut self, config: impl Into<std::sync::Arc<crate::rustls::ClientConfig>>) -> Self {
         self.trust = Trust::in_config(config.into());
         self
     }

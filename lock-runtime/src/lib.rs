@@ -22,25 +22,26 @@
 //! | five minutes to the first lock, how to choose, what is promised, what to do at 3 a.m. | the [`guide`] |
 
 pub use lock_macros::{LockKey, cache_lock};
-/// The client library whose [`Client`](redis::Client) [`Builder::client`] takes.
-pub use redis;
 /// The library for TLS whose [`ClientConfig`](rustls::ClientConfig) [`Builder::tls`] takes.
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
-pub use rustls;
+pub use lock_wire::rustls;
+/// The client library whose [`Client`](redis::Client) [`Builder::client`] takes.
+pub use redis;
 
 #[macro_use]
 mod mutants;
 
+// Of the client, which needs them, too.
+use lock_wire::{clock, fork, mutex};
+
 mod address;
 mod blocking;
 mod builder;
-mod clock;
 mod engine;
 mod entry;
 mod error;
 mod fencing;
-mod fork;
 #[cfg(test)]
 mod fuzz;
 mod guard;
@@ -56,7 +57,6 @@ mod lock;
 mod lock_info;
 mod loss_reason;
 mod manager;
-mod mutex;
 mod observe;
 mod on_busy;
 mod on_lost;

@@ -27,42 +27,24 @@ mod seeded {
     /// A bug in the library's own code. What has to catch it is in `simulation/seeded.rs`, or beside the worlds and scenes that use it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutant {
-        WokenOneByOne,
-        UnpolledPartsKept,
-        OverdueTaskActs,
-        NewestComesLast,
-        NewcomersOvertake,
-        FreeLeaseUntold,
-        FreeLeaseKept,
-        DeadTaskStays,
-        AdoptedUnderNewToken,
         AdoptedLeft,
+        AdoptedUnderNewToken,
         AlarmsUnheeded,
         AnswersShifted,
         AnyAnswerIsNo,
-        AttemptEndsWithCaller,
         AwaitedReleaseRepeated,
         BodyPolledOn,
-        BusyIsSilent,
         BusyIsUnusable,
-        CalledForRoomOnce,
         CallsUnderTable,
-        ClockNotLent,
         ConfirmedBeforeHold,
-        ConnectionNeverGivenUp,
-        DeadlineFromReply,
+        DeadTaskStays,
         DeletedUnseen,
         DenialOutlivesAnswer,
         DistanceForgotten,
-        DriftAsUsual,
         DroppedGuardKept,
-        DropsUnderMutex,
-        EarlierReplyUnwatched,
         EndedLocksKept,
-        EndlessCommand,
         ExplainedOneByOne,
         FailedDrawNotRepeated,
-        FarMasterCutShort,
         FarReleaseCutShort,
         FarthestForAll,
         FirstAnswerForAll,
@@ -72,7 +54,8 @@ mod seeded {
         ForcedBeforeBody,
         ForcedUnchecked,
         ForgivenLoss,
-        FormerMasterCounts,
+        FreeLeaseKept,
+        FreeLeaseUntold,
         GiftLeft,
         GivenUpIsSent,
         GoneKeeperLooksOn,
@@ -87,59 +70,53 @@ mod seeded {
         KeysInAnyOrder,
         LaggingForgotten,
         LapsedFencesKept,
-        LateDrawGranted,
-        LatestEndCounts,
-        LateHandOver,
-        LateRefusalCounts,
         LateAdoptionIsLost,
+        LateDrawGranted,
+        LateHandOver,
         LateIsGivenBack,
+        LateRefusalCounts,
         LateReleaseLeft,
+        LatestEndCounts,
         LeaseThatIsGoneIsAnswer,
         LeftLeaseIsUsed,
-        LeftPlaceFreed,
-        LossIsAnswer,
-        LostWhileDrawn,
-        LostBeforeUnseen,
-        LostWithdrawalForgotten,
+        LingerUnchecked,
         LingersBesideOthers,
         LingersOn,
         LingersPastTheEnd,
-        LingerUnchecked,
+        LossIsAnswer,
+        LostBeforeUnseen,
         LostIsStray,
-        LostMasterNotLookedFor,
+        LostWhileDrawn,
+        LostWithdrawalForgotten,
         NearForgotten,
         NewcomerIsMeasure,
-        NoDriftAllowance,
+        NewcomersOvertake,
+        NewestComesLast,
         NoEvalFallback,
         NoLeaseCheck,
         NoRoomIsFailure,
         NoSafetyNet,
-        NotedAfterSending,
         NoVerification,
         NoWithdrawal,
+        NotedAfterSending,
         OlderRefusalCounts,
         OlderWaitsOn,
         OnlyReleasesWatched,
         OtherModeIsReleased,
-        SilenceIsBusy,
-        OthersUnheard,
         OutlivedAtLastUntold,
         OutlivedSinceAsk,
-        OverdueBelieved,
+        OverdueTaskActs,
         OwnReleaseForgotten,
-        PolledAfterStreak,
-        StreakUntold,
-        PolledWithoutPause,
         PartLingers,
         PausesPastOwner,
-        ProbeEndsWithRuntime,
         PermitsCoverFewer,
+        PolledAfterStreak,
+        PolledWithoutPause,
         PushCountsAsAnswer,
         PushedClaimBelieved,
         QueueBesideUntold,
         QueuedRepetitionLeft,
         ReadersOvertakeWriter,
-        RedirectionHidesSilence,
         RefusedAskReleased,
         RefusedRepetitionUntold,
         RefusedTogether,
@@ -149,56 +126,85 @@ mod seeded {
         ReleasedBeforeBody,
         RenewedPastMaxHold,
         RepeatedCutOff,
-        RefusalIsLast,
         RepeatedWithoutPause,
-        RepetitionBeforeMoveForgotten,
         RepetitionLeft,
         RestNotAwaited,
         RestNotPassedOn,
-        ReadOnlyServerKept,
         RestNotSent,
         RestSkipped,
+        RestUnseenByReplica,
+        RestWithdrawn,
+        RestWithoutEnd,
         RestartedDraws,
         RestartedIsMarked,
-        RestUnseenByReplica,
-        RestWithoutEnd,
-        RestWithdrawn,
         RetryUnderNewToken,
-        RoomOfFormerConnection,
         SameFence,
-        SentTooLate,
-        SentTwice,
         SharedFencesKept,
-        SilenceNotAsked,
-        SlowIsFar,
+        SilenceIsBusy,
         SmallerDrawsLeft,
         SmallerFencesKept,
         StandsInTooSoon,
         StrangerIsInside,
         StrayGrantKept,
         StrayShareIsExclusive,
+        StreakUntold,
         StreakWithoutBound,
-        SuspendUnseen,
         TicketReleasedFirst,
         TimerSetLater,
         TimesOfKeysAddUp,
         ToldOfOthers,
         ToldOfTheFuture,
-        TwoCommandsInTimeOfOne,
         UnansweredRenewalForgotten,
+        UnpolledPartsKept,
         UnreadGrantNotTold,
         UnreadNotRepeated,
         UnsentIsRefused,
-        UnsentIsSent,
         UnsentWithdrawn,
         UnusedMarkLeft,
-        UnsubscribedIsReply,
         VerificationArms,
         WaiterNeverGone,
         WakerNotTaken,
         WholeLeaseClaimed,
-        WrittenIsKept,
+        WokenOneByOne,
         YoungNeverConfirmed,
+        /// A bug of the client.
+        Wire(lock_wire::simulation::Mutant),
+    }
+
+    /// The bugs in the client that worlds and scenes show here.
+    macro_rules! of_wire {
+        ($($name:ident)*) => {
+            #[allow(non_upper_case_globals, dead_code, reason = "named as the others are; one is for the feature `testing`")]
+            impl Mutant {
+                $(pub(crate) const $name: Self = Self::Wire(lock_wire::simulation::Mutant::$name);)*
+            }
+        };
+    }
+
+    of_wire! {
+        AttemptEndsWithCaller
+        ClockNotLent
+        ConnectionNeverGivenUp
+        DeadlineFromReply
+        DriftAsUsual
+        EndlessCommand
+        FarMasterCutShort
+        FormerMasterCounts
+        LeftPlaceFreed
+        LostMasterNotLookedFor
+        NoDriftAllowance
+        OthersUnheard
+        ReadOnlyServerKept
+        RefusalIsLast
+        RelayedGrantTrusted
+        RepetitionBeforeMoveForgotten
+        SentTooLate
+        SentTwice
+        SilenceNotAsked
+        SlowIsFar
+        SuspendUnseen
+        TwoCommandsInTimeOfOne
+        UnsubscribedIsReply
     }
 
     thread_local! {
@@ -211,12 +217,15 @@ mod seeded {
     }
 
     /// While it lives, this thread's code has the bug.
-    pub(crate) struct Seeded(());
+    pub(crate) struct Seeded(#[allow(dead_code, reason = "it ends with this one")] lock_wire::simulation::Seeded);
 
     impl Seeded {
         pub(crate) fn begin(mutant: Option<Mutant>) -> Self {
             SEEDED.set(mutant);
-            Self(())
+            Self(lock_wire::simulation::Seeded::begin(match mutant {
+                Some(Mutant::Wire(mutant)) => Some(mutant),
+                _ => None,
+            }))
         }
     }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Deadline, Drift, Moment};
+use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 use crate::timing::WITHDRAWAL_LIFETIME;
 use crate::token::Token;
 
 mod error;
 
-pub(crate) use error::{Reach, Retry, StoreError};
+pub(crate) use error::{Retry, StoreError};
+pub(crate) use lock_wire::{Anchor, NodeId, Reach};
 
 /// What a store can do, and what it can't. It never changes.
 #[derive(Debug)]
@@ -138,30 +139,6 @@ pub(crate) struct Busy {
     pub(crate) pause: Duration,
     /// A part of the store may have granted the lock all the same: withdraw the ask, and never ask under its token again.
     pub(crate) stands: bool,
-}
-
-/// An instant of the store's clock, and an instant of this process's clock that was certainly not later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Anchor {
-    pub(crate) sent: Moment,
-    pub(crate) store_micros: u64,
-    /// How far the two clocks may drift apart.
-    pub(crate) drift: Drift,
-    /// The node of a cluster whose clock it is.
-    pub(crate) node: Option<NodeId>,
-}
-
-/// A node of a cluster: the first 64 of the 160 random bits by which the node calls itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeId(u64);
-
-impl NodeId {
-    /// Reads the node's name: 40 hex digits.
-    pub(crate) fn read(name: &str) -> Option<Self> {
-        let is_name = name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let first = name.get(..16).filter(|_| is_name)?;
-        u64::from_str_radix(first, 16).ok().map(Self)
-    }
 }
 
 /// A grant that a store pushed.

@@ -42,5 +42,3 @@ pub(crate) mod time;
 mod together;
 mod unpolled;
 mod world;
-
-pub(crate) use host::Host;

@@ -3,13 +3,10 @@
 //! tokio panics without them, at the first timer or socket, which may be the first lock that is busy. So each call that waits looks
 //! first, and is refused in words.
 
-use std::any::Any;
 use std::cell::Cell;
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::catch_unwind;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::runtime::{self, Handle};
 
 use crate::LockError;
@@ -37,22 +34,4 @@ pub(crate) fn check() -> Result<(), LockError> {
     }
     WITH_TIMERS.set(here);
     Ok(())
-}
-
-/// Waits for a new socket. On a runtime without I/O it fails as [`Unsupported`](io::ErrorKind::Unsupported), with what to do.
-pub(crate) async fn socket<T>(opening: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match AssertUnwindSafe(opening).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(panic) if names_io(panic.as_ref()) => {
-            let reason =
-                "it needs I/O of the tokio runtime: call `enable_io` or `enable_all` on the builder of this runtime";
-            Err(io::Error::new(io::ErrorKind::Unsupported, reason))
-        }
-        Err(panic) => resume_unwind(panic),
-    }
-}
-
-fn names_io(panic: &(dyn Any + Send)) -> bool {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.is_some_and(|text| text.contains("enable_io"))
 }

@@ -23,8 +23,8 @@ pub(crate) const WITHDRAWAL_LIFETIME: Duration = CLAIM.saturating_mul(2);
 pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
 /// An acquire may still succeed this long after its timeout: what was granted in time is not thrown away.
 pub(crate) const OVERTIME: Duration = Duration::from_millis(50);
-/// A task that has no answer in time waits for this long until all that has come is read.
-pub(crate) const LAST_LOOK: Duration = Duration::from_millis(20);
+// A task that has no answer in time waits for this long until all that has come is read.
+pub(crate) use lock_wire::LAST_LOOK;
 /// A try that was refused only because this process is just releasing the lock is retried after at least this long.
 pub(crate) const RETRY_OWN_RELEASE_AFTER: Duration = Duration::from_millis(2);
 /// A waiter repeats its ask at most this often (rule 5).

@@ -11,10 +11,7 @@ use crate::engine::Engine;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
-use crate::store::redis::cluster::{Cluster, topology::Topology};
-use crate::store::redis::link::{Channel, Common, Link};
-use crate::store::redis::replicas::Replicas;
-use crate::store::redis::servers::Servers;
+use crate::store::redis::connections::{Connections, of_callers, of_keeper};
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
 use crate::{LockError, LockManager, surroundings};
@@ -133,7 +130,7 @@ impl Builder {
             }
             match place {
                 (settings, Address::Memory) => Ok(over(settings, in_this_process())),
-                (settings, Address::Quorum(endpoints)) => quorum::wire(settings, &endpoints)?.connect().await,
+                (settings, Address::Independent(endpoints)) => quorum::wire(settings, &endpoints)?.connect().await,
                 (settings, Address::Redis(target)) => wire(settings, target)?.connect().await,
             }
         }
@@ -162,7 +159,7 @@ impl Builder {
     pub fn connect_lazy(self) -> Result<LockManager, LockError> {
         match self.place()? {
             (settings, Address::Memory) => Ok(over(settings, in_this_process())),
-            (settings, Address::Quorum(endpoints)) => Ok(quorum::wire(settings, &endpoints)?.into_manager()),
+            (settings, Address::Independent(endpoints)) => Ok(quorum::wire(settings, &endpoints)?.into_manager()),
             (settings, Address::Redis(target)) => Ok(wire(settings, target)?.into_manager()),
         }
     }
@@ -173,7 +170,7 @@ impl Builder {
         let address = match self.server.take() {
             Some(Server::Client(client)) => Address::Redis(address::of_client(&client, &self.trust)?),
             Some(Server::Url(url)) => address::of_url(&url, &self.trust)?,
-            Some(Server::Quorum(urls)) => Address::Quorum(address::quorum::of_urls(&urls, &self.trust)?),
+            Some(Server::Quorum(urls)) => Address::Independent(address::of_urls(&urls, &self.trust)?),
             None => {
                 let reason = format!("none was given; {}", address::FORMS);
                 return Err(LockError::setting("URL", reason));
@@ -181,11 +178,11 @@ impl Builder {
         };
         match &address {
             Address::Memory => self.settings.check_in_memory()?,
-            Address::Redis(target) if target.is_cluster() && self.settings.min_replicas.is_some() => {
+            Address::Redis(target) if matches!(target, Target::Cluster(_)) && self.settings.min_replicas.is_some() => {
                 let reason = "it is not supported for a cluster; leave it out";
                 return Err(LockError::setting("min_replicas", reason));
             }
-            Address::Quorum(_) | Address::Redis(_) => {}
+            Address::Independent(_) | Address::Redis(_) => {}
         }
         Ok((self.settings, address))
     }
@@ -254,29 +251,19 @@ fn over(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
 
 /// Two stores for the same place: the first over the connections of the callers of `process`, the second over those of
 /// its keeper.
-fn stores(target: Target, process: &Process, settings: &Settings, common: Common) -> (RedisStore, RedisStore) {
-    let (callers, keeper) = (Channel::of_callers(process.id()), Channel::of_keeper(process.id()));
+fn stores(target: Target, process: &Process, connections: &Connections) -> [RedisStore; 2] {
+    let channels = [of_callers(process.id()), of_keeper(process.id())];
     match target {
         Target::Server(endpoint) => {
-            let link = |channel| {
-                let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
-                Link::new(endpoint.clone(), Some(channel), replicas, None, common.clone())
-            };
-            (RedisStore::new(link(callers)), RedisStore::new(link(keeper)))
+            channels.map(|channel| connections.to_server(endpoint.clone(), Some(channel), None))
         }
-        Target::Cluster(seeds) => {
-            let topology = Topology::new(*seeds, common);
-            let masters = |channel| Cluster::new(&topology, channel);
-            let (front, back) = (masters(callers), masters(keeper));
-            front.mirror_connections(&back);
-            (RedisStore::new(Servers::Cluster(front)), RedisStore::new(Servers::Cluster(back)))
-        }
+        Target::Cluster(seeds) => connections.to_cluster(*seeds, channels),
     }
 }
 
 fn wire(settings: Settings, target: Target) -> Result<Wired, LockError> {
-    Wired::new(target.address(), target.is_tls(), settings, |settings, process, common| {
-        let (front, back) = stores(target, process, settings, common);
+    Wired::new(target.address(), target.is_tls(), settings, |_, process, connections| {
+        let [front, back] = stores(target, process, connections);
         (AnyStore::Redis(front), AnyStore::Redis(back.clone()), vec![back])
     })
 }

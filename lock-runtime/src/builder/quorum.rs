@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use lock_wire::{Channel, Endpoint};
+
 use super::Settings;
 use super::wired::Wired;
 use crate::LockError;
 use crate::store::AnyStore;
 use crate::store::quorum::{Grants, Quorum};
 use crate::store::redis::RedisStore;
-use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::{Channel, Link};
+use crate::store::redis::connections::of_callers;
 use crate::store::voter::MARKER;
 
 /// A server that restarts has no vote for this long, unless the user sets `max_lease`.
@@ -40,16 +41,15 @@ impl Settings {
 pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, LockError> {
     let addresses = endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ");
     let is_tls = endpoints.iter().any(Endpoint::is_tls);
-    Wired::new(addresses, is_tls, settings.of_quorum()?, |settings, process, common| {
+    Wired::new(addresses, is_tls, settings.of_quorum()?, |settings, process, connections| {
         let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
-            let node = |endpoint: &Endpoint| {
-                RedisStore::new(Link::new(endpoint.clone(), channel.clone(), None, settings.max_lease, common.clone()))
-            };
+            let node =
+                |endpoint: &Endpoint| connections.to_server(endpoint.clone(), channel.clone(), settings.max_lease);
             endpoints.iter().map(node).collect()
         };
         let grants = Grants::default();
         let quorum = |nodes| AnyStore::Quorum(Quorum::new(nodes, settings.command_timeout / PATIENCE, grants.clone()));
-        let (front, back) = (nodes(Some(Channel::of_callers(process.id()))), nodes(None));
+        let (front, back) = (nodes(Some(of_callers(process.id()))), nodes(None));
         (quorum(front), quorum(back.clone()), back)
     })
 }

@@ -11,7 +11,7 @@ use crate::keeper::thread::KeeperThread;
 use crate::settings::Settings;
 use crate::store::AnyStore;
 use crate::store::redis::RedisStore;
-use crate::store::redis::link::Common;
+use crate::store::redis::connections::Connections;
 use crate::timing::KEEPER_CONNECTS;
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager};
@@ -35,7 +35,7 @@ impl Wired {
         server: String,
         is_tls: bool,
         settings: Settings,
-        stores: impl FnOnce(&Settings, &Process, Common) -> (AnyStore, AnyStore, Vec<RedisStore>),
+        stores: impl FnOnce(&Settings, &Process, &Connections) -> (AnyStore, AnyStore, Vec<RedisStore>),
     ) -> Result<Self, LockError> {
         let thread = KeeperThread::shared().map_err(|error| LockError::Connect {
             server: server.clone(),
@@ -44,8 +44,8 @@ impl Wired {
         let process = Process::new(&settings.label);
         let background = Arc::clone(&thread);
         // No body of a lock runs there.
-        let common = Common::new(&settings, move |work| background.spawn_boxed(work));
-        let (front, back, looks) = stores(&settings, &process, common);
+        let connections = Connections::new(&settings, move |work| background.spawn_boxed(work));
+        let (front, back, looks) = stores(&settings, &process, &connections);
         Ok(Self { server, is_tls, settings, process, thread, front, back, looks })
     }
 

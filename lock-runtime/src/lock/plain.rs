@@ -39,11 +39,6 @@ impl Plain {
         }
     }
 
-    /// With a server at this `distance`.
-    pub(super) fn at(distance: Duration) -> Self {
-        Self { distance, ..Self::new() }
-    }
-
     /// For leases of this share, and with a time that stands still.
     pub(super) fn still(share: Option<Share>) -> Self {
         Self { share, time: Some(Cell::new(Moment::now())), ..Self::new() }

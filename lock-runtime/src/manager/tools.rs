@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
+use lock_wire::{Link, Outgoing, Reach};
 
 use super::{LockManager, reach};
+use crate::clock::Deadline;
 use crate::lock_info::LockInfo;
 use crate::options::LockOptions;
 use crate::store::AnyStore;
-use crate::store::redis::RedisStore;
-use crate::store::redis::link::Link;
+use crate::store::redis::failure::problem;
+use crate::store::redis::{RedisStore, lacks_vote};
 use crate::store::seen::SHARED;
 use crate::token::Token;
 use crate::{BackendError, LockError, LockRequest, key};
@@ -81,14 +83,22 @@ impl LockServer {
         &'a self,
         words: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Result<redis::Value, BackendError>, BackendError>> {
-        self.0.ask(words).boxed()
+        let command = move |_: &Link| Outgoing::of(redis::Cmd::new().arg(words).clone());
+        let asking = async move {
+            match self.0.call(command, Deadline::after(self.0.command_timeout())).await {
+                Ok(called) => Ok(Ok(called.value)),
+                Err(error) if error.reach() == Reach::Refused => Ok(Err(problem(error))),
+                Err(error) => Err(problem(error)),
+            }
+        };
+        asking.boxed()
     }
 
     /// Why the grants of this server of a quorum do not count, as far as the connection to it knows. `None` when they count, and for
     /// a server of no quorum.
     #[must_use]
     pub fn lacks_vote(&self) -> Option<BackendError> {
-        self.0.lacks_vote()
+        lacks_vote(&self.0)
     }
 }
 

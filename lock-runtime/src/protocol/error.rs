@@ -1,5 +1,6 @@
 //! [`StoreError`]: the failure of a verb, and what it allows to conclude.
 
+use super::Reach;
 use crate::{BackendError, LockError};
 
 /// The failure of a verb.
@@ -56,15 +57,4 @@ pub(crate) enum Retry {
     /// It will fail again, because of a missing right or a key of another type, for example. No caller waits for a repetition. The
     /// keeper repeats it all the same: somebody may correct the reason while there is time.
     Never,
-}
-
-/// How far a failed verb came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// For certain nothing was sent to any server: there is no effect, and there will be none.
-    Unsent,
-    /// Something may have been sent, and not every answer came: the effect is unknown.
-    Unanswered,
-    /// The server refused the verb. A script may have done a part of its work before.
-    Refused,
 }

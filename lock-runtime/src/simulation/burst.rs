@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join_all;
+use lock_wire::simulation::set_room;
 use server_model::ModelServer;
 use tokio::time::{Instant, sleep};
 
@@ -13,7 +14,6 @@ use super::network::Network;
 use super::process::connect;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
-use crate::store::redis::wire::small_room;
 use crate::{ErrorKind, LockError};
 
 const TASKS: u32 = 200;
@@ -35,7 +35,7 @@ struct Trouble {
 /// What each task gets within a timeout, and how many commands were sent.
 fn burst(timeout: Duration, trouble: Trouble, bug: Option<Mutant>) -> (Vec<Result<(), LockError>>, u64) {
     let _seeded = Seeded::begin(bug);
-    small_room::set(Some(ROOM));
+    set_room(Some(ROOM));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let outcomes = runtime.block_on(async {
         let _time = Simulated::begin();
@@ -66,7 +66,7 @@ fn burst(timeout: Duration, trouble: Trouble, bug: Option<Mutant>) -> (Vec<Resul
         let outcomes: Vec<_> = join_all(tasks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
         (outcomes, locks.stats().commands - before)
     });
-    small_room::set(None);
+    set_room(None);
     outcomes
 }
 

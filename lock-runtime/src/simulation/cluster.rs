@@ -7,20 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use redis::IntoConnectionInfo;
+use lock_wire::Seeds;
 use server_model::slot_of;
 use tokio::time::sleep;
 
+use super::host::nameless;
 use super::network::Network;
 use super::process::of_links;
 use super::world::Plan;
 use crate::settings::Settings;
 use crate::store::redis::RedisStore;
-use crate::store::redis::cluster::Cluster;
-use crate::store::redis::cluster::seeds::Seeds;
-use crate::store::redis::cluster::topology::Topology;
-use crate::store::redis::link::Channel;
-use crate::store::redis::servers::Servers;
+use crate::store::redis::connections::{of_callers, of_keeper};
 
 const NODES: usize = 4;
 /// A node hears of a move within this time, in milliseconds.
@@ -34,13 +31,9 @@ pub(super) fn plan(random: &mut Rng) -> Plan {
 
 /// The stores of a manager: of its tasks, and of its keeper.
 pub(super) fn stores(network: &Arc<Network>, name: &str, settings: &Settings, process: &str) -> [RedisStore; 2] {
-    let addresses = (1..=NODES).map(|port| format!("redis://node:{port}").into_connection_info().unwrap()).collect();
-    let seeds = Seeds::simulated(&network.host(name), addresses).unwrap();
-    let topology = Topology::new(seeds, of_links(settings));
-    let [front, back] =
-        [Channel::of_callers(process), Channel::of_keeper(process)].map(|channel| Cluster::new(&topology, channel));
-    front.mirror_connections(&back);
-    [front, back].map(|masters| RedisStore::new(Servers::Cluster(masters)))
+    let addresses = (1..=NODES).map(|port| nameless(&format!("redis://node:{port}"))).collect();
+    let seeds = Seeds::simulated(Arc::new(network.host(name)), addresses).unwrap();
+    of_links(settings).to_cluster(seeds, [of_callers(process), of_keeper(process)])
 }
 
 /// Moves the slots of some locks.

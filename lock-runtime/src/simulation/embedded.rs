@@ -18,9 +18,7 @@ use crate::clock::Deadline;
 use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::RedisStore;
-use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::{Channel, Link};
+use crate::store::redis::connections::of_callers;
 use crate::store::{
     Adoption, Answer, Ask, Events, Forced, Giving, Ownership, Pushed, Release, Renewal, Renewed, Replacing, Store,
     TicketAnswer, exactly_one,
@@ -337,9 +335,9 @@ async fn play(seed: u64) {
     // The last one is gone: nobody can tell it that it has a lock.
     let callers = ["a", "b", "gone"].map(Caller::new);
     let over_network = |caller: &Caller| {
-        let (endpoint, limit) = (Endpoint::Simulated(network.host(caller.id())), Duration::from_secs(1));
+        let (endpoint, limit) = (network.host(caller.id()).endpoint(), Duration::from_secs(1));
         let settings = Settings { command_timeout: limit, connect_timeout: limit, ..Settings::default() };
-        RedisStore::new(Link::new(endpoint, Some(Channel::of_callers(caller.id())), None, None, of_links(&settings)))
+        of_links(&settings).to_server(endpoint, Some(of_callers(caller.id())), None)
     };
     let scripts = [over_network(&callers[0]), over_network(&callers[1])];
     for store in &scripts {

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use lock_wire::{CallError, Endpoint, Socket};
+use redis::{ConnectionInfo, IntoConnectionInfo};
 use tokio::time::sleep;
 
 use super::network::Network;
-use crate::store::redis::failure::CallError;
-use crate::store::redis::wire::Socket;
 
 /// One process's way to the server.
 #[derive(Clone)]
@@ -23,17 +24,12 @@ impl Host {
         Self { network, process: process.into(), node: None }
     }
 
-    /// The process's way to a node of a cluster.
-    pub(crate) fn to_node(&self, node: usize) -> Self {
-        Self { node: Some(node), ..self.clone() }
+    /// The server at its end. Nobody says there which library asks.
+    pub(super) fn endpoint(self) -> Endpoint {
+        Endpoint::simulated(nameless("redis://server"), Arc::new(self))
     }
 
-    /// Whether it is one of the nodes of a cluster.
-    pub(crate) fn is_node(&self) -> bool {
-        self.node.is_some()
-    }
-
-    pub(crate) async fn connect(&self) -> Result<Socket, CallError> {
+    async fn open(&self) -> Result<Socket, CallError> {
         self.network.passable(&self.process).await;
         // The handshake of TCP. What follows on the connection takes its time by itself.
         sleep(self.network.round_trip()).await;
@@ -44,6 +40,23 @@ impl Host {
         let (near, far) = tokio::io::duplex(1 << 16);
         self.network.accept(&self.process, self.node.unwrap_or_default(), far);
         Ok(Socket::of(near))
+    }
+}
+
+/// What a URL says, for a connection that does not say which library asks.
+pub(super) fn nameless(url: &str) -> ConnectionInfo {
+    let info = url.into_connection_info().unwrap();
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    info.set_redis_settings(settings)
+}
+
+impl lock_wire::simulation::Host for Host {
+    fn connect(&self) -> BoxFuture<'_, Result<Socket, CallError>> {
+        Box::pin(self.open())
+    }
+
+    fn to_node(&self, node: usize) -> Arc<dyn lock_wire::simulation::Host> {
+        Arc::new(Self { node: Some(node), ..self.clone() })
     }
 }
 

@@ -21,8 +21,7 @@ use crate::clock::Deadline;
 use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
 use crate::store::redis::RedisStore;
-use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::{Channel, Link};
+use crate::store::redis::connections::of_callers;
 use crate::store::{Answer, Ask, Events, Ownership, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::{Process as Caller, Token};
 
@@ -69,10 +68,9 @@ impl Scene {
         let network = Network::new(server, 1.0, Rng::with_seed(0));
         network.move_away(round_trip);
         let caller = Caller::new("p");
-        let endpoint = Endpoint::Simulated(network.host(caller.id()));
+        let endpoint = network.host(caller.id()).endpoint();
         let settings = Settings { command_timeout: COMMAND, connect_timeout: COMMAND, ..Settings::default() };
-        let channel = Some(Channel::of_callers(caller.id()));
-        let store = RedisStore::new(Link::new(endpoint, channel, None, None, of_links(&settings)));
+        let store = of_links(&settings).to_server(endpoint, Some(of_callers(caller.id())), None);
         let seen = Arc::new(Interruptions::default());
         let events: Weak<Interruptions> = Arc::downgrade(&seen);
         store.attach(caller.id(), events);

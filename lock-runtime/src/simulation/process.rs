@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use history::event::What;
+use lock_wire::Channel;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,8 +22,7 @@ use crate::settings::Settings;
 use crate::store::AnyStore;
 use crate::store::quorum::{Grants, Quorum};
 use crate::store::redis::RedisStore;
-use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::{Channel, Common, Link};
+use crate::store::redis::connections::{Connections, of_callers, of_keeper};
 use crate::token::Process as Caller;
 
 pub(super) struct Process {
@@ -149,8 +149,8 @@ pub(super) fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_d
 }
 
 /// What all connections of a manager have in common. A world has one thread.
-pub(super) fn of_links(settings: &Settings) -> Common {
-    Common::new(settings, |work| drop(tokio::spawn(work)))
+pub(super) fn of_links(settings: &Settings) -> Connections {
+    Connections::new(settings, |work| drop(tokio::spawn(work)))
 }
 
 /// The label is the name of the process.
@@ -160,8 +160,8 @@ fn connect_with(servers: &[Arc<Network>], settings: Settings) -> LockManager {
     let of_quorum = (servers.len() > 1).then_some(MAX_LEASE);
     let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
         let node = |network: &Arc<Network>| {
-            let (endpoint, common) = (Endpoint::Simulated(network.host(name)), of_links(&settings));
-            RedisStore::new(Link::new(endpoint, channel.clone(), None, of_quorum, common))
+            let endpoint = network.host(name).endpoint();
+            of_links(&settings).to_server(endpoint, channel.clone(), of_quorum)
         };
         servers.iter().map(node).collect()
     };
@@ -176,7 +176,7 @@ fn connect_with(servers: &[Arc<Network>], settings: Settings) -> LockManager {
             }
         })
     };
-    let keeper = of_quorum.is_none().then(|| Channel::of_keeper(process.id()));
-    let (front, back) = (store(Some(Channel::of_callers(process.id()))), store(keeper));
+    let keeper = of_quorum.is_none().then(|| of_keeper(process.id()));
+    let (front, back) = (store(Some(of_callers(process.id()))), store(keeper));
     LockManager::new(Engine::new(settings, process, front, back, None))
 }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use fastrand::Rng;
+use lock_wire::simulation::{World, play};
 use tokio::time::Instant;
 
 /// A history starts here, so that nothing is at zero.
@@ -27,6 +28,8 @@ pub(super) struct Simulated(());
 
 impl Simulated {
     pub(super) fn begin() -> Self {
+        let (is_played, before_lock) = (super::orders::is_played, super::orders::before_lock);
+        play(World { now, is_played, before_lock });
         HOST.set(Some((Instant::now(), Duration::ZERO)));
         CHANCES.set(Some(Rng::with_seed(0)));
         STANDS_STILL.set(false);
@@ -42,7 +45,7 @@ impl Drop for Simulated {
 }
 
 /// The boot-time and wall clocks of a simulated host in nanoseconds; `None` on a real one.
-pub(crate) fn now() -> Option<u64> {
+pub(super) fn now() -> Option<u64> {
     let (start, suspended) = HOST.get()?;
     let (now, looks) = (Instant::now(), LOOKS.get());
     let looks = looks.filter(|(at, _)| *at == now).map_or(0, |(_, looks)| looks + 1);

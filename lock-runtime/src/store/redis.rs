@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::Either;
+use lock_wire::{CallError, Called, Link, Servers};
 
 use super::{
     Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
@@ -18,53 +19,52 @@ use ::redis::{Cmd, RedisWrite};
 
 mod answer;
 mod ask;
-pub(crate) mod cluster;
+mod command;
 mod confirm;
-pub(crate) mod endpoint;
+pub(crate) mod connections;
 mod eviction;
 pub(crate) mod failure;
-mod greeting;
-mod hash_slot;
-pub(crate) mod link;
 mod push;
 mod reach;
 mod release;
 mod renewal;
-pub(crate) mod replicas;
+mod replicas;
 mod reply;
 mod rights;
 mod scripts;
-pub(crate) mod sentinel;
-pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
 mod tickets;
 mod verb;
 mod vote;
 mod voter;
-pub(crate) mod wire;
 
 use answer::read_drawn;
-use failure::CallError;
-use link::{Called, Link, Outgoing};
-use reply::text;
+use command::LockCommand;
+use eviction::warn_of_eviction;
+use failure::problem;
+use push::News;
+use replicas::Replicas;
 use scripts::Script;
-use servers::Servers;
+use voter::check_vote_on_fences;
+pub(crate) use voter::lacks_vote;
+
+/// A command about locks, as it goes out on a connection.
+type Outgoing = lock_wire::Outgoing<LockCommand>;
 
 /// The store over one connection to each server. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct RedisStore {
     servers: Servers,
+    news: Arc<News>,
+    /// The replicas that have to confirm a grant. There are none in a cluster.
+    replicas: Option<Arc<Replicas>>,
 }
 
 impl RedisStore {
-    pub(crate) fn new(servers: impl Into<Servers>) -> Self {
-        Self { servers: servers.into() }
-    }
-
     /// Connects, or finds out where to.
     pub(crate) async fn connect(&self) -> Result<(), BackendError> {
-        self.servers.connect().await.map_err(CallError::into_problem)
+        self.servers.connect().await.map_err(problem)
     }
 
     /// A link to the server, or to each master of a cluster.
@@ -74,9 +74,24 @@ impl RedisStore {
 
     pub(crate) async fn warn_of_eviction(&self, deadline: Deadline) {
         // Each server of a cluster is checked when it is first used.
-        if let Servers::One(link) = &self.servers {
-            link.warn_of_eviction(deadline).await;
+        if let Some(link) = self.servers.one() {
+            warn_of_eviction(link, deadline).await;
         }
+    }
+
+    /// The failure of a command, with the name of the server in its text.
+    fn name_failure(&self, error: CallError) -> StoreError {
+        let error = StoreError::from(error);
+        match self.servers.one() {
+            Some(link) => error.of(link),
+            // The route names the master.
+            None => error,
+        }
+    }
+
+    /// As [`name_failure`](Self::name_failure), for an error that no route has named.
+    fn failure_of(&self, link: &Link, error: CallError) -> StoreError {
+        if self.servers.one().is_some() { self.name_failure(error) } else { error.of(link.server()).into() }
     }
 
     /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
@@ -116,7 +131,7 @@ impl RedisStore {
         command: impl Fn(&Link, bool) -> Outgoing + Send + Sync,
         deadline: Deadline,
     ) -> Result<Called, StoreError> {
-        let as_known = |link: &Link| command(link, link.has_sent(script));
+        let as_known = |link: &Link| command(link, link.has_mark(script.bit()));
         let repeated = match self.servers.call(key, as_known, deadline).await {
             Err(CallError::UnknownScript { repeated }) => repeated,
             outcome => return self.note_script(script, outcome),
@@ -136,9 +151,9 @@ impl RedisStore {
 
     /// Notes that the server knows the script.
     fn note_script(&self, script: &Script, called: Result<Called, CallError>) -> Result<Called, StoreError> {
-        let called = called.map_err(|error| self.servers.name_failure(error))?;
-        if !called.link.has_sent(script) {
-            called.link.note_sent(script);
+        let called = called.map_err(|error| self.name_failure(error))?;
+        if !called.link.has_mark(script.bit()) {
+            called.link.set_mark(script.bit());
         }
         Ok(called)
     }
@@ -181,9 +196,9 @@ impl Store for RedisStore {
 
     fn withdraw_behind(&self, release: &Release) {
         self.servers.at(&release.key, |link| {
-            let (behind, lost) = (Arc::downgrade(link), release.clone());
+            let (behind, lost) = (Arc::clone(&self.news), release.clone());
             let on_lost = move || {
-                if let Some(events) = behind.upgrade().and_then(|link| link.events()) {
+                if let Some(events) = behind.events() {
                     events.on_lost_withdrawal(lost);
                 }
             };
@@ -211,7 +226,7 @@ impl Store for RedisStore {
             }
             outcome => outcome?,
         };
-        called.live.check_vote_on_fences()?;
+        check_vote_on_fences(&called)?;
         read_drawn(&called.value)
     }
 
@@ -232,46 +247,33 @@ impl Store for RedisStore {
     }
 
     async fn heartbeat(&self, deadline: Deadline) {
-        match &self.servers {
-            Servers::One(link) => link.heartbeat(deadline).await,
-            Servers::Cluster(cluster) => cluster.heartbeat(deadline).await,
-        }
+        self.servers.heartbeat(deadline).await;
     }
 
     async fn connect_again(&self, deadline: Deadline) {
-        match &self.servers {
-            Servers::One(link) => link.connect_again(deadline).await,
-            Servers::Cluster(cluster) => cluster.connect_again(deadline).await,
-        }
+        self.servers.connect_again(deadline).await;
     }
 
     fn round_trip(&self) -> Duration {
-        match &self.servers {
-            Servers::One(link) => link.round_trip(),
-            Servers::Cluster(cluster) => cluster.round_trip(),
-        }
+        self.servers.round_trip()
     }
 
-    /// Another master of a cluster may look far away: it stood still when the connection to it was made. A master that was not used yet
-    /// may be as far away as any other, and its connection is made on first use.
     fn connection(&self, key: &str) -> Connection {
-        let is_known = |link: &Link| matches!(self.servers, Servers::One(_)) || link.was_used();
-        let connection = self.servers.at(key, |link| is_known(link).then(|| link.connection())).flatten();
-        let connection = connection.unwrap_or_else(|| Connection {
-            round_trip: self.round_trip(),
-            is_cut_off: false,
-            hears: false,
-            has_alarms: false,
-        });
+        let connection = match self.servers.status(key) {
+            Some(status) => Connection {
+                round_trip: status.round_trip,
+                is_cut_off: !status.is_connected,
+                hears: status.is_connected,
+                has_alarms: status.has_alarms,
+            },
+            None => Connection { round_trip: self.round_trip(), is_cut_off: false, hears: false, has_alarms: false },
+        };
         mutant!(FarthestForAll => return Connection { round_trip: self.round_trip(), ..connection });
         connection
     }
 
     fn probe_reader(&self) -> bool {
-        match &self.servers {
-            Servers::One(link) => link.probe_reader(),
-            Servers::Cluster(cluster) => cluster.probe_reader(),
-        }
+        self.servers.probe_reader()
     }
 
     fn reconnect_reader(&self, key: &str) {
@@ -279,31 +281,22 @@ impl Store for RedisStore {
     }
 
     fn is_connected(&self) -> bool {
-        match &self.servers {
-            Servers::One(link) => link.is_connected(),
-            Servers::Cluster(cluster) => cluster.is_connected(),
-        }
+        self.servers.is_connected()
     }
 
     fn begin_to_connect(&self) {
-        match &self.servers {
-            Servers::One(link) => link.begin_to_connect(),
-            Servers::Cluster(cluster) => cluster.begin_to_connect(),
-        }
+        self.servers.begin_to_connect();
     }
 
     fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
         self.servers.at(key, |link| {
             let (away, error) = link.outage()?;
-            Some((away, self.servers.failure_of(link, error)))
+            Some((away, self.failure_of(link, error)))
         })?
     }
 
     fn lag(&self) -> Duration {
-        match &self.servers {
-            Servers::One(link) => link.lag(),
-            Servers::Cluster(cluster) => cluster.lag(),
-        }
+        self.servers.lag()
     }
 
     async fn room(&self, key: &str) {
@@ -313,30 +306,21 @@ impl Store for RedisStore {
     }
 
     fn unanswered(&self, key: &str, since: Duration) -> StoreError {
-        let named = self.servers.at(key, |link| self.servers.failure_of(link, link.unanswered(since)));
+        let named = self.servers.at(key, |link| self.failure_of(link, link.unanswered(since)));
         named.unwrap_or_else(|| CallError::Silent(since).into())
     }
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {
         // A link subscribes to the channel of its process when it connects.
-        match &self.servers {
-            Servers::One(link) => link.attach(events),
-            Servers::Cluster(cluster) => cluster.attach(events),
-        }
+        self.news.attach(events);
     }
 
     fn server_of(&self, key: &str) -> usize {
-        match &self.servers {
-            Servers::One(_) => 0,
-            Servers::Cluster(cluster) => cluster.server_of(key),
-        }
+        self.servers.server_of(key)
     }
 
     fn server_name(&self, key: &str) -> String {
-        match &self.servers {
-            Servers::One(link) => link.server().to_owned(),
-            Servers::Cluster(cluster) => cluster.server_name(key),
-        }
+        self.servers.server_name(key)
     }
 }
 

@@ -133,7 +133,7 @@ fn every_link_of_the_pages_leads_somewhere() {
 #[test]
 fn the_code_that_the_pages_name_is_there() {
     let mut sources = Vec::new();
-    for package in ["lock-runtime", "lock-macros", "tests"] {
+    for package in ["lock-runtime", "lock-wire", "lock-macros", "tests"] {
         files(&workspace().join(package), &["rs", "lua"], &mut sources);
     }
     let code: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -191,14 +191,20 @@ fn no_code_of_the_pages_has_hidden_lines() {
 
 #[test]
 fn the_front_page_lists_each_cargo_feature() {
-    let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
-    let (manifest, page) = (read("lock-runtime/Cargo.toml"), read("lock-runtime/README.md"));
+    for (package, least) in [("lock-runtime", 7), ("lock-wire", 2)] {
+        check_features(package, least);
+    }
+}
+
+fn check_features(package: &str, least: usize) {
+    let read = |file: &str| fs::read_to_string(workspace().join(package).join(file)).unwrap();
+    let (manifest, page) = (read("Cargo.toml"), read("README.md"));
     let features = manifest.split_once("\n[features]\n").unwrap().1.split("\n[").next().unwrap();
     let named = features.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
     let names: Vec<_> = named.map(|(name, _)| name).filter(|name| *name != "default").collect();
     let table = page.split_once("# Cargo features").unwrap().1.split("\n# ").next().unwrap();
     let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
-    assert!(names.len() >= 7 && missing.is_empty(), "{names:?}, not in lock-runtime/README.md: {missing:?}");
+    assert!(names.len() >= least && missing.is_empty(), "{names:?}, not in {package}/README.md: {missing:?}");
 }
 
 #[test]

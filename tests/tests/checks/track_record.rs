@@ -48,6 +48,7 @@ fn each_command_of_the_track_record_runs_a_test_and_its_counts_are_right() {
     assert!(faults.len() > 50 && faults.iter().all(|cells| cells.len() == 5), "not read: {faults:?}");
     let packages = [
         ("lock-runtime", "lock-runtime/src"),
+        ("lock-wire", "lock-wire/src"),
         ("lock-macros", "lock-macros/src"),
         ("lock-cli", "lock-cli/tests"),
         ("tests", "tests/tests"),

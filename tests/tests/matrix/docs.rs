@@ -32,6 +32,7 @@ fn every_test_that_the_docs_name_exists_and_every_row_is_named() {
     let mut found = Vec::new();
     fns(&workspace.join("tests/tests"), &mut found);
     fns(&workspace.join("lock-runtime/src"), &mut found);
+    fns(&workspace.join("lock-wire/src"), &mut found);
     let missing: Vec<_> = named.iter().filter(|name| !found.iter().any(|one| one == *name)).collect();
     assert!(missing.is_empty(), "the docs name tests that do not exist: {missing:?}");
     let is_row = |name: &&String| name.starts_with("row_") && name.as_bytes()[4].is_ascii_digit();

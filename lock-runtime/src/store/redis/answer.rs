@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lock_wire::{integer, text};
 use redis::Value;
 
-use super::reply::{self, integer, items, text};
+use super::reply::{self, items};
 use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;

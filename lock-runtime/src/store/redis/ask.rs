@@ -2,14 +2,15 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, ready};
+use lock_wire::{CallError, Called, Link};
 use redis::{Cmd, Value};
 
 use super::answer::{read_answer, read_claimed};
-use super::failure::CallError;
-use super::link::{Called, Link, Outgoing};
+use super::command::LockCommand;
 use super::reply::Reply;
 use super::verb::Verb;
-use super::{RedisStore, keys_per_lock, lock_keys, millis, scripts};
+use super::voter::check_vote;
+use super::{Outgoing, RedisStore, keys_per_lock, lock_keys, millis, scripts};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 use crate::store::seen::SHARED;
@@ -24,7 +25,8 @@ impl RedisStore {
         ask: &'a Ask,
         deadline: Deadline,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
-        let called = self.servers.call(&ask.key, |_: &Link| Outgoing::claim(ask), deadline);
+        let called =
+            self.servers.call(&ask.key, |_: &Link| Outgoing::of(LockCommand::claim(ask)).beginning(), deadline);
         called.then(move |called| self.on_claimed(called, ask, deadline))
     }
 
@@ -37,7 +39,7 @@ impl RedisStore {
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
         let more: BoxFuture<'a, _> = match self.read_claim(called, ask) {
             Ok((answer, Some(called))) => {
-                Box::pin(async move { called.wait_for_replicas(deadline).await.map(|()| answer) })
+                Box::pin(async move { self.wait_for_replicas(&called, deadline).await.map(|()| answer) })
             }
             Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask) => Box::pin(async move {
                 match self.ask_by_script(ask, deadline).await {
@@ -57,15 +59,14 @@ impl RedisStore {
         called: Result<Called, CallError>,
         ask: &Ask,
     ) -> Result<(Answer, Option<Box<Called>>), StoreError> {
-        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
-        called.live.check_vote()?;
+        let mut called = called.map_err(|error| self.name_failure(error))?;
+        check_vote(&called)?;
         let value = called.take_value();
         let is_granted = value == Value::Okay;
-        let answer = read_claimed(value, ask, called.sent, called.link.drift).inspect_err(|_| {
-            // A reply to another command: on this connection, replies are out of step.
-            called.link.drop_connection(called.live.made.generation);
+        let answer = read_claimed(value, ask, called.sent, called.link.drift()).inspect_err(|_| {
+            called.distrust();
         })?;
-        let is_confirmed = !is_granted || called.link.replicas.is_none();
+        let is_confirmed = !is_granted || self.replicas.is_none();
         Ok((answer, (!is_confirmed).then(|| Box::new(called))))
     }
 
@@ -116,7 +117,7 @@ impl Verb for Ask {
             }
         };
         let queued = asks.first().filter(|ask| ask.wait).map(|ask| &*ask.key);
-        let outgoing = |command| Outgoing::ask(command, queued);
+        let outgoing = |command: Cmd| Outgoing::from(command).listening(queued).beginning();
         let keys = (asks.first().map_or("", |ask| &ask.key), keys_per_lock(is_shared) * asks.len());
         let script = match (is_shared, replacing) {
             (true, _) => &scripts::SHARED_ASK,
@@ -125,13 +126,14 @@ impl Verb for Ask {
         };
         let mut called = store.run_as(outgoing, script, keys, arguments, deadline).await?;
         let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
-        let (drift, node) = (called.link.drift, called.live.node());
+        let (drift, node) = (called.link.drift(), called.live.node());
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift, node };
         called.link.update_clock(anchor);
-        called.live.check_vote()?;
-        let read = |(answer, ask)| read_answer(answer, ask, anchor).map_err(|error| called.link.name(error));
+        check_vote(&called)?;
+        let read = |(answer, ask)| read_answer(answer, ask, anchor).map_err(|error| error.of(&called.link));
         let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
-        called.wait_for_replicas_of(&mut answers, |answer| matches!(answer, Answer::Granted(_)), deadline).await;
+        let is_granted = |answer: &Answer| matches!(answer, Answer::Granted(_));
+        store.wait_for_replicas_of(&called, &mut answers, is_granted, deadline).await;
         Ok(answers)
     }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use lock_wire::{Called, Link, Live};
 use tokio::time::{sleep, timeout_at};
 
-use super::link::{Called, Link, Live};
-use super::millis;
 use super::replicas::{Last, Replicas};
+use super::{RedisStore, millis};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
@@ -27,7 +27,7 @@ impl Replicas {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
         let confirming = async {
             let mut last = self.last.lock().await;
-            if last.generation != live.made.generation || last.covers <= number {
+            if last.generation != live.generation() || last.covers <= number {
                 let covers = self.asked.load(Ordering::SeqCst);
                 let deadline = deadline.counted_from(Moment::now());
                 let outcome = self.ask(link, live, deadline).await;
@@ -35,7 +35,7 @@ impl Replicas {
                     // A caller with more time may have more success.
                     return outcome;
                 }
-                *last = Last { generation: live.made.generation, covers, outcome };
+                *last = Last { generation: live.generation(), covers, outcome };
             }
             last.outcome.clone()
         };
@@ -71,11 +71,11 @@ impl Replicas {
     }
 }
 
-impl Called {
+impl RedisStore {
     /// Waits until the replicas have confirmed the answer, where the settings ask for that.
-    pub(super) async fn wait_for_replicas(&self, deadline: Deadline) -> Result<(), StoreError> {
-        match &self.link.replicas {
-            Some(replicas) => Box::pin(replicas.confirm(&self.link, &self.live, deadline)).await,
+    pub(super) async fn wait_for_replicas(&self, called: &Called, deadline: Deadline) -> Result<(), StoreError> {
+        match &self.replicas {
+            Some(replicas) => Box::pin(replicas.confirm(&called.link, &called.live, deadline)).await,
             None => Ok(()),
         }
     }
@@ -84,14 +84,15 @@ impl Called {
     /// answers become errors.
     pub(super) async fn wait_for_replicas_of<T>(
         &self,
+        called: &Called,
         answers: &mut [Result<T, StoreError>],
         counts: impl Fn(&T) -> bool,
         deadline: Deadline,
     ) {
         let counts = |answer: &Result<T, StoreError>| answer.as_ref().is_ok_and(&counts);
-        if self.link.replicas.is_some()
+        if self.replicas.is_some()
             && answers.iter().any(counts)
-            && let Err(error) = self.wait_for_replicas(deadline).await
+            && let Err(error) = self.wait_for_replicas(called, deadline).await
         {
             for answer in answers.iter_mut().filter(|answer| counts(answer)) {
                 *answer = Err(error.clone());

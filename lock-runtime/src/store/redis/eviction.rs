@@ -2,25 +2,23 @@
 
 use std::sync::Arc;
 
+use lock_wire::{Link, Outgoing};
 use redis::FromRedisValue;
 
-use super::link::Link;
 use crate::clock::Deadline;
 use crate::observe;
 
-impl Link {
-    /// Warns when the server may drop locks to make room. It is no failure when the settings can't be read.
-    pub(crate) async fn warn_of_eviction(self: &Arc<Self>, deadline: Deadline) {
-        let command = |_: &Self| redis::cmd("INFO").arg("memory").clone().into();
-        let answer = self.call(command, deadline).await.ok();
-        match answer.and_then(|called| String::from_redis_value(called.value).ok()) {
-            Some(info) => {
-                if let Some((policy, maxmemory)) = eviction(&info) {
-                    observe::evicts(self.server(), policy, maxmemory);
-                }
+/// Warns when the server may drop locks to make room. It is no failure when the settings can't be read.
+pub(super) async fn warn_of_eviction(link: &Arc<Link>, deadline: Deadline) {
+    let command = |_: &Link| Outgoing::of(redis::cmd("INFO").arg("memory").clone());
+    let answer = link.call(command, deadline).await.ok();
+    match answer.and_then(|called| String::from_redis_value(called.value).ok()) {
+        Some(info) => {
+            if let Some((policy, maxmemory)) = eviction(&info) {
+                observe::evicts(link.server(), policy, maxmemory);
             }
-            None => observe::eviction_unknown(self.server()),
         }
+        None => observe::eviction_unknown(link.server()),
     }
 }
 

@@ -1,9 +1,119 @@
-//! The messages that the server pushes on the process's channel.
+//! [`News`]: what the connections of a manager tell. [`Message`]: what the server pushes on the process's channel.
 
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::store::{NodeId, Pushed};
+use lock_wire::{CallError, Link, Source};
+
+use super::eviction::warn_of_eviction;
+use super::failure::problem;
+use crate::clock::Deadline;
+use crate::observe;
+use crate::store::{Events, NodeId, Pushed, Traffic};
 use crate::token::Token;
+
+/// Tells the user's subscriber, and the manager once it is attached.
+pub(crate) struct News {
+    /// Whether replicas have to confirm a grant.
+    has_replicas: bool,
+    connect_timeout: Duration,
+    events: OnceLock<Weak<dyn Events>>,
+    /// Where commands are counted.
+    traffic: OnceLock<Arc<Traffic>>,
+}
+
+impl News {
+    pub(super) fn new(has_replicas: bool, connect_timeout: Duration) -> Self {
+        Self { has_replicas, connect_timeout, events: OnceLock::new(), traffic: OnceLock::new() }
+    }
+
+    /// Both stores of a manager call this, for the same engine.
+    pub(super) fn attach(&self, events: Weak<dyn Events>) {
+        if let Some(events) = events.upgrade() {
+            let _ = self.traffic.set(events.traffic());
+        }
+        let _ = self.events.set(events);
+    }
+
+    pub(super) fn events(&self) -> Option<Arc<dyn Events>> {
+        self.events.get().and_then(Weak::upgrade)
+    }
+}
+
+impl lock_wire::Events for News {
+    fn on_commands(&self, count: usize) {
+        if let Some(traffic) = self.traffic.get() {
+            traffic.note_commands(count);
+        }
+    }
+
+    /// A message reaches all servers of a cluster. Only the copy from the lock's own server counts.
+    fn on_message(&self, source: Source<'_>, text: &str) {
+        let (Some(message), Some(events)) = (Message::read(text), self.events()) else { return };
+        match message {
+            Message::Grant(key, mut pushed) if source.has(key) => {
+                // In a cluster a server may count no subscriber here, pass the lock on, and the message arrives all the same: by
+                // another node. Only a message of the very node that this connection leads to was counted there (rule 16).
+                pushed.unconfirmed = self.has_replicas || source.is_other_than(pushed.node);
+                events.on_grant(key, &pushed);
+            }
+            Message::Wait(key) if source.has(key) => events.on_contention(key),
+            Message::Near(key, store_micros) if source.has(key) => events.on_near(key, store_micros),
+            Message::Forced(key, token) if source.has(key) => events.on_forced(key, &token),
+            _ => {}
+        }
+    }
+
+    fn on_change(&self, _: Source<'_>, key: Option<&str>) {
+        if let Some(events) = self.events() {
+            events.on_alarm(key);
+        }
+    }
+
+    fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
+        if let Some(events) = self.events() {
+            events.on_interruption(affects);
+        }
+    }
+
+    fn on_connected(&self, link: &Link, away: Option<Duration>) {
+        observe::connected(link.server());
+        if let (Some(away), Some(events)) = (away, self.events()) {
+            events.on_reconnect(link.server(), link.is_of_callers(), away);
+        }
+    }
+
+    fn on_disconnected(&self, link: &Link) {
+        observe::disconnected(link.server(), link.is_of_callers());
+    }
+
+    fn on_unreachable(&self, link: &Link, error: CallError) {
+        observe::unreachable(link.server(), &problem(error));
+    }
+
+    fn on_silence(&self, link: &Link, waited: Duration) {
+        observe::silent(link.server(), waited);
+    }
+
+    fn on_answer_again(&self, link: &Link) {
+        observe::answers_again(link.server());
+    }
+
+    fn on_former_master(&self, link: &Link, code: &str) {
+        observe::looks_for_master(link.server(), code);
+    }
+
+    fn on_fast_clock(&self, link: &Link, ppm: u128, within: Duration) {
+        observe::drifts(link.server(), link.drift().ppm(), ppm, within);
+    }
+
+    fn on_new_master(&self, link: &Arc<Link>) {
+        if !link.is_of_callers() {
+            let (link, deadline) = (Arc::clone(link), Deadline::after(self.connect_timeout));
+            tokio::spawn(async move { warn_of_eviction(&link, deadline).await });
+        }
+    }
+}
 
 /// A message of the scripts: see docs/protocol.md.
 #[derive(Debug)]
@@ -16,8 +126,6 @@ pub(super) enum Message<'a> {
     Near(&'a str, u64),
     /// `forced <token> <lock>`
     Forced(&'a str, Token),
-    /// Not of the scripts: a key of the server's tracking table was changed; `None` for all keys.
-    Alarm(Option<&'a str>),
 }
 
 impl<'a> Message<'a> {
@@ -72,17 +180,12 @@ mod tests {
     fn fuzz_pushes() {
         crate::fuzz::any_text("pushes", |text| {
             let lock = match Message::read(text) {
-                None | Some(Message::Alarm(None)) => return,
+                None => return,
                 Some(Message::Grant(lock, pushed)) => {
                     assert!(!pushed.unconfirmed && !pushed.token.as_str().contains(' '), "{text}");
                     lock
                 }
-                Some(
-                    Message::Wait(lock)
-                    | Message::Near(lock, _)
-                    | Message::Forced(lock, _)
-                    | Message::Alarm(Some(lock)),
-                ) => lock,
+                Some(Message::Wait(lock) | Message::Near(lock, _) | Message::Forced(lock, _)) => lock,
             };
             // Whose lock it is, is the end of the text, whatever is in it.
             assert!(text.ends_with(lock) && text.len() > lock.len(), "{text}");

@@ -1,9 +1,9 @@
 //! A look at a lock, and taking a lock by force: what only people and their tools ask for.
 
+use lock_wire::{Called, Link, text};
 use redis::{Cmd, Value};
 
-use super::link::{Called, Link};
-use super::reply::{items, text};
+use super::reply::items;
 use super::scripts::{self, Script};
 use super::{RedisStore, helper_key, millis};
 use crate::clock::Deadline;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, ready};
+use lock_wire::{Called, Link};
 use redis::Cmd;
 
 use super::answer::{Freed, read_freed, read_released};
-use super::link::{Called, Link, Outgoing};
+use super::command::{Delete, LockCommand};
 use super::reply::items;
 use super::scripts::{self, Script};
 use super::tickets::add_capacity;
 use super::verb::{Kind, Verb, one_by_one};
-use super::wire::Delete;
-use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
+use super::{Outgoing, RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Drift};
 use crate::observe;
 use crate::share::Share;
@@ -143,7 +143,7 @@ impl RedisStore {
         deadline: Deadline,
     ) -> impl Future<Output = Result<Freeing, StoreError>> + Send + 'a {
         if let [release] = releases
-            && let Some(by) = self.servers.at(&release.key, |link| link.delete()).flatten()
+            && let Some(by) = self.servers.at(&release.key, |link| Delete::of(link)).flatten()
         {
             return Either::Left(self.delete(release, by, deadline));
         }
@@ -165,11 +165,15 @@ impl RedisStore {
         by: Delete,
         deadline: Deadline,
     ) -> impl Future<Output = Result<Freeing, StoreError>> + Send + 'a {
-        let called = self.servers.call(&release.key, move |_| Outgoing::delete(release.clone(), by), deadline);
-        called.map(move |called| match called.map_err(|error| self.servers.name_failure(error)) {
+        let called = self.servers.call(
+            &release.key,
+            move |_: &Link| Outgoing::of(LockCommand::Delete { release: release.clone(), by }),
+            deadline,
+        );
+        called.map(move |called| match called.map_err(|error| self.name_failure(error)) {
             Ok(Called { value, repeated, .. }) => Ok(Freeing { each: read_freed(value, 1)?, repeated }),
             Err(error) if error.retry == Retry::Never => {
-                self.servers.at(&release.key, |link| link.set_delete(None));
+                self.servers.at(&release.key, |link| link.clear_marks(by.mark()));
                 Ok(Freeing { each: Some(vec![Freed::Not]), repeated: false })
             }
             Err(error) => Err(error),
@@ -184,7 +188,8 @@ impl RedisStore {
     ) -> impl Future<Output = Result<Called, StoreError>> + Send + 'a {
         match releases {
             [release] if !self.servers.are_many() => {
-                let command = |_: &Link, is_known| Outgoing::free(release.clone(), is_known);
+                let command =
+                    |_: &Link, is_known| Outgoing::of(LockCommand::Free { release: release.clone(), is_known });
                 Either::Left(self.run_by(&scripts::FREE, &release.key, command, deadline))
             }
             _ => Either::Right(Box::pin(async move {
@@ -197,15 +202,15 @@ impl RedisStore {
 
     /// Runs `rest.lua`: each lease then lasts only for as long as others are to be kept out.
     async fn run_rest(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        let arguments = |link: &Link, command: &mut Cmd| rest_arguments(command, releases, link.drift);
+        let arguments = |link: &Link, command: &mut Cmd| rest_arguments(command, releases, link.drift());
         let keys = (first_key(releases), 2 * releases.len());
         let Called { value, sent, link, live, .. } = self.run(&scripts::REST, keys, arguments, deadline).await?;
-        let clock = (link.drift, live.node());
+        let clock = (link.drift(), live.node());
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         Ok(answers
             .into_iter()
             .zip(releases)
-            .map(|(answer, release)| read_released(answer, release, sent, clock).map_err(|error| link.name(error)))
+            .map(|(answer, release)| read_released(answer, release, sent, clock).map_err(|error| error.of(&link)))
             .collect())
     }
 
@@ -220,16 +225,16 @@ impl RedisStore {
         };
         let keys = (first_key(releases), keys_each * releases.len());
         let queued = releases.first().filter(|release| release.again.is_some()).map(|release| &*release.key);
-        let outgoing = |command| Outgoing::waiting(command, queued);
+        let outgoing = |command: Cmd| Outgoing::from(command).listening(queued);
         let called = self.run_as(outgoing, script, keys, arguments, deadline).await?;
         let Called { value, sent, repeated, link, live } = called;
-        let clock = (link.drift, live.node());
+        let clock = (link.drift(), live.node());
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
-            let mut released = read_released(answer, release, sent, clock).map_err(|error| link.name(error))?;
+            let mut released = read_released(answer, release, sent, clock).map_err(|error| error.of(&link))?;
             // The release was sent before, and may have taken effect then. Of a lock that was given away the ticket is still to come.
             released.ownership = released.ownership.or_before(repeated && release.or_ticket.is_none());
-            if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
+            if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| self.replicas.is_some()) {
                 // Rule 16: a grant whose deadline has passed is confirmed before use. The replicas have not confirmed this one.
                 grant.until = Deadline::after(Duration::ZERO);
             }

@@ -1,12 +1,12 @@
 //! How leases are lengthened, and their alarms armed: the server then tells when somebody else changes a lock.
 
+use lock_wire::Link;
 use redis::Cmd;
 
 use super::answer::read_renewed;
-use super::link::{Link, Outgoing};
 use super::reply::items;
 use super::verb::Verb;
-use super::{RedisStore, helper_key, millis, scripts};
+use super::{Outgoing, RedisStore, helper_key, millis, scripts};
 use crate::clock::Deadline;
 use crate::share::Share;
 use crate::store::{Answers, Renewal, Renewed, StoreError};
@@ -38,14 +38,15 @@ impl Verb for Renewal {
         let keys_each = if is_shared { 2 } else { 1 };
         let keys = (renewals.first().map_or("", |renewal| &renewal.key), keys_each * renewals.len());
         let script = if is_shared { &scripts::SHARED_RENEW } else { &scripts::RENEW };
-        let outgoing = |command| Outgoing::arming(command, arms);
+        let outgoing = |command: Cmd| Outgoing::from(command).arming(arms);
         let mut called = store.run_as(outgoing, script, keys, arguments, deadline).await?;
         let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
-        let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
+        let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift());
         let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
         // A replica that has not seen the renewal may take the master's place, and would end the lease as if there had been
         // none.
-        called.wait_for_replicas_of(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), deadline).await;
+        let is_renewed = |renewed: &Renewed| matches!(renewed, Renewed::Until(_));
+        store.wait_for_replicas_of(&called, &mut answers, is_renewed, deadline).await;
         Ok(answers)
     }
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::failure::CallError;
+use lock_wire::CallError;
+
 use crate::clock::Deadline;
 use crate::mutex::Mutex;
 use crate::store::StoreError;

@@ -1,5 +1,6 @@
 //! Reads what the scripts return. No reply, whatever it is, causes a panic.
 
+use lock_wire::{integer, text};
 use redis::Value;
 
 use crate::BackendError;
@@ -28,21 +29,6 @@ pub(super) fn items(value: Value) -> Result<Vec<Value>, Value> {
     match value {
         Value::Array(items) => Ok(items),
         other => Err(other),
-    }
-}
-
-pub(super) fn integer(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(number) => Some(*number),
-        _ => None,
-    }
-}
-
-pub(super) fn text(value: Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
     }
 }
 

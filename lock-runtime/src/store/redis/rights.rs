@@ -4,11 +4,11 @@
 //! as the user may, and asks the server which rights are missing. The server's refusal does not always name them.
 
 use futures_util::future::join_all;
+use lock_wire::Link;
 use redis::{Cmd, FromRedisValue};
 
-use super::link::Link;
 use super::verb::Verb;
-use super::{RedisStore, scripts};
+use super::{Outgoing, RedisStore, scripts};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
@@ -59,7 +59,7 @@ impl RedisStore {
             let capacity = share.map(|share| share.capacity().to_string());
             command.arg(key).arg(token.map_or("", Token::as_str)).arg(capacity.as_deref().unwrap_or(""));
         };
-        let command = |_: &Link| scripts::DENIED.by_text(1, &arguments).into();
+        let command = |_: &Link| Outgoing::from(scripts::DENIED.by_text(1, &arguments));
         let deadline = if token.is_some() { deadline.anew() } else { deadline.counted_from(Moment::now()) };
         let Ok(called) = self.servers.call(key, command, deadline).await else { return error };
         match Vec::<String>::from_redis_value(called.value.clone()) {

@@ -1,10 +1,10 @@
 //! Locks that wait for their adopters: how a ticket takes the place of an owner's token, and an adopter's token that of a ticket.
 
+use lock_wire::{Called, Link, integer};
 use redis::{Cmd, Value};
 
 use super::answer::{ownership_of, read_adopted};
-use super::link::{Called, Link};
-use super::reply::{Reply, integer};
+use super::reply::Reply;
 use super::scripts::{self, Script};
 use super::{RedisStore, helper_key, lock_keys, millis};
 use crate::clock::Deadline;
@@ -25,7 +25,7 @@ impl RedisStore {
         let called = self.run_for_ticket(&scripts::TICKET, (key, 2), *share, arguments, deadline).await?;
         let ownership = ownership_of(integer(&called.value).ok_or_else(StoreError::no_answer)?);
         if ownership == Ownership::Owned {
-            called.wait_for_replicas(deadline).await?;
+            self.wait_for_replicas(&called, deadline).await?;
         }
         Ok(ownership)
     }
@@ -47,13 +47,13 @@ impl RedisStore {
         };
         let mut called = self.run_for_ticket(&scripts::ADOPT, (&ask.key, 4), ask.share, arguments, deadline).await?;
         let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
-        let (drift, node) = (called.link.drift, called.live.node());
+        let (drift, node) = (called.link.drift(), called.live.node());
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift, node };
         called.link.update_clock(anchor);
         let answer = reply.answers.into_iter().next().unwrap_or(Value::Nil);
         let adopted = read_adopted(answer, ask, anchor)?;
         if matches!(adopted, TicketAnswer::Granted(_)) {
-            called.wait_for_replicas(deadline).await?;
+            self.wait_for_replicas(&called, deadline).await?;
         }
         Ok(adopted)
     }

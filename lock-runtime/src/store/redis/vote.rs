@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use lock_wire::CallError;
 use redis::{FromRedisValue, Pipeline, Value};
 
-use super::failure::CallError;
 use crate::mutex::Mutex;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, MARKER};
