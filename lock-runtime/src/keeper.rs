@@ -195,16 +195,16 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
         slot.release_unused();
     }
     for slot in if missed { core.table().all() } else { found.verify } {
-        visit.look(slot, Trigger::Verify);
+        visit.look(&slot, Trigger::Verify);
     }
     for slot in found.tracked {
-        visit.look(slot, Trigger::Tick);
+        visit.look(&slot, Trigger::Tick);
     }
     for slot in found.due {
-        visit.look(slot, Trigger::Timer);
+        visit.look(&slot, Trigger::Timer);
     }
     for slot in found.watched {
-        visit.repeat_ask(slot);
+        visit.repeat_ask(&slot);
     }
     visit.work.releases = schedule.take_releases();
     visit.work
@@ -219,22 +219,22 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    fn look(&mut self, slot: Arc<Slot>, trigger: Trigger) {
+    fn look(&mut self, slot: &Arc<Slot>, trigger: Trigger) {
         let mut actions = Vec::new();
         slot.look(trigger, &self.round, &mut actions);
         for action in actions {
-            follow(self.keeper, self.core, Arc::clone(&slot), action, Some(&mut self.work));
+            follow(self.keeper, self.core, Arc::clone(slot), action, Some(&mut self.work));
         }
     }
 
-    fn repeat_ask(&mut self, slot: Arc<Slot>) {
+    fn repeat_ask(&mut self, slot: &Arc<Slot>) {
         if slot.is_queued() {
-            self.keeper.schedule.watch_queue(&slot);
+            self.keeper.schedule.watch_queue(slot);
             self.work.heartbeat |= !slot.pauses();
         }
         // An ask that its task repeated just now is not repeated here.
         let asks = slot.repeatable_asks(FRESH_ANSWER, self.round.deadline);
-        self.work.asks.extend(asks.into_iter().map(|ask| (Arc::clone(&slot), ask)));
+        self.work.asks.extend(asks.into_iter().map(|ask| (Arc::clone(slot), ask)));
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) trait Env {
 }
 
 /// What is to be done after a step of a lock, without its mutex, beside what the step itself returns.
+#[expect(clippy::struct_excessive_bools, reason = "each asks for something of its own")]
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// Whoever watches a hold looks again.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::look::{Action, Round};
-use super::{Effects, Env, Lane, Lock, Standing};
+use super::{Effects, Env, Lane, Lock, PendingAsk, Standing};
 use crate::clock::Moment;
 use crate::protocol::Ask;
 use crate::timing::{ASK_INTERVAL, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
@@ -92,7 +92,7 @@ impl Lock {
             return true;
         }
         if !lane.is_free() {
-            return lane.pending().is_some_and(|pending| pending.is_unanswered());
+            return lane.pending().is_some_and(PendingAsk::is_unanswered);
         }
         let Some(since) = lane.free_since else { return true };
         let free_for = now.since(since);

@@ -50,7 +50,6 @@ pub(crate) struct Lease {
 }
 
 /// The state of the keeper's work on a lease.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about that work")]
 #[derive(Debug, Default)]
 pub(crate) struct RenewalState {
     /// When the keeper looks at the lease.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::readers::Joined;
 use super::request::ResolvedRequest;
 use super::wait_queue::Waiter;
-use super::{Effects, Env, Lane, Lease, Lock, Standing};
+use super::{Effects, Env, Lane, Lease, Lock, PendingAsk, Standing};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 
@@ -60,15 +60,7 @@ impl Lock {
     /// Whether one more task may ask.
     fn has_room_for_entrant(&self, env: &dyn Env) -> bool {
         let entrants = usize::try_from(self.entrants).unwrap_or(usize::MAX);
-        self.has_room(env, self.lanes.len().saturating_add(entrants))
-    }
-
-    /// Whether one more lane fits beside so many.
-    pub(super) fn has_room(&self, env: &dyn Env, lanes: usize) -> bool {
-        match env.share() {
-            Some(share) if share != Share::READ => share.fits_beside(lanes),
-            _ => lanes == 0,
-        }
+        has_room(env, self.lanes.len().saturating_add(entrants))
     }
 
     /// How many tasks wait, for one that comes and waits behind them. The task that asks waits, too.
@@ -185,7 +177,7 @@ impl Lock {
         }
         let idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
         let has_unsent =
-            self.lanes.iter().any(|lane| lane.is_idle_ask() && !lane.pending().is_some_and(|ask| ask.only_waits()));
+            self.lanes.iter().any(|lane| lane.is_idle_ask() && !lane.pending().is_some_and(PendingAsk::only_waits));
         has_unsent || (idle < self.waiters.len() && self.has_room_for_entrant(env))
     }
 
@@ -210,5 +202,13 @@ impl Lock {
     /// Takes out all waiters that are refused, to wake them.
     pub(crate) fn close(&mut self, is_refused: impl Fn(&Waiter) -> bool) -> Vec<Waker> {
         self.waiters.take_if(is_refused)
+    }
+}
+
+/// Whether one more lane fits beside so many.
+pub(super) fn has_room(env: &dyn Env, lanes: usize) -> bool {
+    match env.share() {
+        Some(share) if share != Share::READ => share.fits_beside(lanes),
+        _ => lanes == 0,
     }
 }

@@ -91,7 +91,7 @@ impl Lock {
         if self.was_forced(token) || !lease.is_good_for(request, now) || (request.fenced && fence.get().is_none()) {
             return Adopted::Over;
         }
-        if !env.share().is_some_and(|share| share != Share::READ) {
+        if env.share().is_none_or(|share| share == Share::READ) {
             if let Some(other) = self.leases().next() {
                 return if other.is_confirmed_after(sent) {
                     Adopted::Over

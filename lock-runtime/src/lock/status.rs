@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Env, Lock};
+use super::{Env, Lock, PendingAsk};
 use crate::clock::Moment;
 use crate::protocol::Busy;
 use crate::token::Token;
@@ -37,7 +37,7 @@ impl Lock {
     pub(crate) fn holder_seen_for(&self, env: &dyn Env) -> Option<Duration> {
         let since = match self.holds().next() {
             Some(hold) => hold.since,
-            None => self.pendings().find_map(|pending| pending.owner_seen_since())?,
+            None => self.pendings().find_map(PendingAsk::owner_seen_since)?,
         };
         Some(env.now().since(since))
     }

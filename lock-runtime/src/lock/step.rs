@@ -7,6 +7,7 @@ use super::attempt::Attempt;
 use super::keep_alive::KeepAlive;
 use super::lease::{Fences, Lease};
 use super::pending_ask::PendingAsk;
+use super::queue::has_room;
 use super::readers::Joined;
 use super::request::ResolvedRequest;
 use super::terms::Terms;
@@ -151,7 +152,7 @@ impl Lock {
         let idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
         let waiting = self.waiters.len() + usize::from(!self.waiters.has(id));
         let may_ask = idle < waiting && (has_precedence || !self.lanes.is_empty());
-        if !may_ask || !self.has_room(env, self.lanes.len()) {
+        if !may_ask || !has_room(env, self.lanes.len()) {
             return None;
         }
         let ask = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));

@@ -77,8 +77,7 @@ async fn lingers_in_time(order: u32, bug: Option<Mutant>) -> bool {
     slot.look(Trigger::Verify, &round(), &mut actions);
     let [Action::Renew(renewal)] = &actions[..] else { panic!("it is verified") };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
-    let mut keeper =
-        Thread::new(bug, || assert!(matches!(slot.on_renewal(renewal, Moment::now(), Some(confirmed)), None)));
+    let mut keeper = Thread::new(bug, || assert!(slot.on_renewal(renewal, Moment::now(), Some(confirmed)).is_none()));
     let mut task = Thread::new(bug, || drop(guard));
     for step in 0..2 * Thread::STEPS {
         if order >> step & 1 == 1 { keeper.step() } else { task.step() }
@@ -135,5 +134,5 @@ async fn wherever_a_thread_stands_still_that_ends_a_hold_the_next_hold_is_renewe
 async fn a_change_from_which_something_follows_is_not_only_noted() {
     let locks = LockManager::in_memory();
     let _guard = locks.lock("p", "k").acquire().await.unwrap();
-    locks.core().table().get("p:k").unwrap().note(|lock| lock.track());
+    locks.core().table().get("p:k").unwrap().note(crate::lock::Lock::track);
 }
