@@ -130,7 +130,7 @@ impl Live {
 
 impl Link {
     /// Sends a command and waits for its reply, until the deadline or the command timeout. The command is made for each connection on
-    /// which it is sent, and sent again as [`Again`] says.
+    /// which it is sent, and sent again as `again.rs` says.
     ///
     /// Boxed: the client's future has more than a kilobyte, for which every task that waits for a lock would reserve room.
     pub fn call<'a, C: Command + 'a>(
