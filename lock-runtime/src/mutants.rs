@@ -98,6 +98,7 @@ mod seeded {
         LatePermitBinds,
         LateRefusalCounts,
         LateAdoptionIsLost,
+        LateIsAnswer,
         LateIsGivenBack,
         LateReleaseLeft,
         LateTryTakesAll,
