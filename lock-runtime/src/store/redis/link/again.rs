@@ -33,8 +33,6 @@ impl Link {
             CallError::Failed(error) => {
                 error.is_io_error() || error.code().is_some_and(|code| self.is_of_former_master(code, sent))
             }
-            // Its task waits for room.
-            CallError::Unsent(reason) if matches!(**reason, CallError::NoRoom) => false,
             CallError::Unsent(reason) => reason.is_of_a_restart() && !self.has_others() && self.is_briefly_away(),
             _ => false,
         }
