@@ -164,6 +164,7 @@ mod seeded {
         RenewedPastMaxHold,
         RepeatedCutOff,
         RefusalIsLast,
+        RepeatedClaimIsRefused,
         RepeatedTryQueues,
         RepeatedWithoutPause,
         RepetitionBeforeMoveForgotten,
