@@ -236,8 +236,10 @@ impl Link {
         }
     }
 
-    /// Connects when there is no connection.
+    /// Connects when there is no connection. Somebody else has seen a connection break or be made just now: that a try failed before
+    /// says nothing any more.
     pub async fn connect_again(&self, deadline: Deadline) {
+        self.state.lock().failed = None;
         // The next command reports why there is no connection.
         let _ = self.live(deadline).await;
     }

@@ -31,8 +31,6 @@ impl Link {
             CallError::Failed(error) => {
                 error.is_io_error() || error.code().is_some_and(|code| self.is_of_former_master(code, sent))
             }
-            // Its task waits for room.
-            CallError::Unsent(reason) if matches!(**reason, CallError::NoRoom) => false,
             // Where other servers are asked the same, nobody has to wait for this one.
             CallError::Unsent(reason) => {
                 reason.is_of_a_restart() && !self.purpose.has_others() && self.is_briefly_away()

@@ -66,3 +66,17 @@ fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         assert_eq!(stage.lock.holder_elsewhere().as_deref(), holder);
     }
 }
+
+/// Rule L7. An earlier sending of the same ask may have been granted, so the ask is still withdrawn when its task leaves.
+#[test]
+fn that_a_repetition_came_too_late_is_no_answer() {
+    for (bug, is_withdrawn) in [(None, true), (Some(Mutant::LateIsAnswer), false)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::polling();
+        let id = stage.enter_first(&request());
+        let ask = stage.ask(id, &request());
+        assert!(stage.answer(&ask, Answer::Late));
+        stage.leave(id);
+        assert_eq!(!stage.effects.withdrawals.is_empty(), is_withdrawn, "{bug:?}");
+    }
+}

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use super::{SECOND, world};
+use super::{SECOND, is_locked, world};
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::network::Conditions;
 use crate::simulation::process::connect;
@@ -27,6 +27,7 @@ const VERBS: [&str; 10] = [
     "force_release",
 ];
 const KEPT: Duration = Duration::from_mins(1);
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// The verb, with all done that comes before it.
 async fn prepare(verb: &str, locks: &LockManager) -> BoxFuture<'static, Result<(), LockError>> {
@@ -100,4 +101,29 @@ async fn a_verb_in_a_long_outage_fails_at_once() {
     let start = Instant::now();
     verb.await.unwrap_err();
     assert!(start.elapsed() < SECOND / 4, "{:?}", start.elapsed());
+}
+
+/// Whether a lock stays whose task is gone. The answer to its claim was lost, and the claim that was sent again is refused: the lock is
+/// its own.
+async fn repeated_claim_leaves_the_lock(bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
+    network.set_conditions(Conditions { delay: MOMENT * 5, cut_after: 1.0, ..Conditions::default() });
+    let acquiring = tokio::spawn(locks.lock("k", &0).timeout(MOMENT * 6).acquire());
+    while !is_locked(&network, "k:0") {
+        sleep(MOMENT).await;
+    }
+    network.set_conditions(Conditions::default());
+    // Another connection takes longer than its time. It reads the refusal, and leaves.
+    drop(acquiring.await.unwrap());
+    sleep(SECOND / 2).await;
+    is_locked(&network, "k:0")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_finds_its_own_lock_when_it_is_sent_again_leaves_nothing() {
+    assert!(!repeated_claim_leaves_the_lock(None).await);
+    assert!(repeated_claim_leaves_the_lock(Some(Mutant::RepeatedClaimIsRefused)).await);
 }

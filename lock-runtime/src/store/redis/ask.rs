@@ -14,7 +14,7 @@ use super::{Outgoing, RedisStore, keys_per_lock, lock_keys, millis, scripts};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 use crate::store::seen::SHARED;
-use crate::store::{Anchor, Answer, Answers, Ask, Replacing, Retry, Store as _, StoreError, exactly_one};
+use crate::store::{Anchor, Answer, Answers, Ask, Reach, Replacing, Retry, Store as _, StoreError, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -37,12 +37,15 @@ impl RedisStore {
         ask: &'a Ask,
         deadline: Deadline,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
+        let is_repeated = called.as_ref().is_ok_and(|called| called.repeated);
         let more: BoxFuture<'a, _> = match self.read_claim(called, ask) {
             Ok((answer, Some(called))) => {
                 Box::pin(async move { self.wait_for_replicas(&called, deadline).await.map(|()| answer) })
             }
-            Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask) => Box::pin(async move {
+            Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask, is_repeated) => Box::pin(async move {
                 match self.ask_by_script(ask, deadline).await {
+                    // Rule 1: what the claim was granted before is withdrawn, unless an answer says that it was not.
+                    Err(error) if is_repeated => Err(StoreError { reach: Reach::Unanswered, ..error }),
                     // The keys of a slot on its way are here and there, which keeps a script out, and not the claim.
                     Err(error) if !busy.owner.is_known() && error.retry == Retry::Later => Ok(Answer::Busy(busy)),
                     answer => answer,
@@ -84,10 +87,15 @@ impl RedisStore {
 
 /// Whether a claim that found this `owner` is followed by a script. Who waits asks by script anyway, and a single try asks only once. The
 /// mark of a lock that is shared tells neither who has the lock nor whether a lease is left. Of a lock that rests or waits for its adopter
-/// nothing but the end of that is worth to know. An owner may be unknown: it was gone a moment later, or its slot is on its way.
-fn is_asked_for(owner: &Token, ask: &Ask) -> bool {
+/// nothing but the end of that is worth to know. An owner may be unknown: it was gone a moment later, or its slot is on its way. The
+/// unknown owner that a claim finds which was sent before may be that claim itself, and who waits may leave before it asks again.
+fn is_asked_for(owner: &Token, ask: &Ask, is_repeated: bool) -> bool {
     mutant!(RestWithoutEnd => return !ask.wait && owner.as_str() == SHARED);
-    !ask.wait && (owner.as_str() == SHARED || owner.is_marked() || !owner.is_known())
+    let may_be_own = is_repeated && !owner.is_known();
+    mutant!(RepeatedClaimIsRefused => if may_be_own {
+        return false;
+    });
+    may_be_own || !ask.wait && (owner.as_str() == SHARED || owner.is_marked() || !owner.is_known())
 }
 
 impl Verb for Ask {
