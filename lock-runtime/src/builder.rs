@@ -7,11 +7,6 @@ use crate::settings::Settings;
 use crate::store::redis::wire::Trust;
 
 pub(crate) mod connect;
-pub(crate) mod quorum;
-mod wired;
-
-#[cfg(feature = "testing")]
-pub(crate) use connect::on_memory;
 
 /// The settings of a [`LockManager`](crate::LockManager), made by [`LockManager::builder`](crate::LockManager::builder).
 ///

@@ -1,20 +1,23 @@
-//! Every event for a user's `tracing` subscriber. Each event is one fn. The spans and the metrics have files of their own.
+//! Every event for a user's `tracing` subscriber. Each event is one fn. The two spans are [`WaitSpan`] around the wait for a
+//! lock, and [`HoldSpan`] around its hold. The metrics have a file of their own.
 //!
 //! Events name keys and labels, never tokens or credentials. Their target is `lock_runtime`. `docs/telemetry.md` has the list:
 //! names, texts and fields are a part of what users rely on.
 
 use std::fmt::Display;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::LockError;
-use crate::loss_reason::LossReason;
+use tracing::instrument::Instrumented;
+use tracing::span::Entered;
+use tracing::{Instrument, Span, field};
+
+use crate::error::{ErrorKind, LockError, LossReason};
 
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 #[cfg(not(feature = "metrics"))]
 #[path = "observe/no_metrics.rs"]
 pub(crate) mod metrics;
-pub(crate) mod spans;
 
 /// How a task came by its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,4 +259,119 @@ pub(crate) fn eviction_unknown(server: &str) {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+// --- Spans ---
+//
+// Without a subscriber, or with a level that leaves them out, a span costs one look at a number. The hold has a span only when the wait
+// before it had one.
+
+/// The span of a task that waits for a lock.
+#[derive(Debug)]
+pub(crate) struct WaitSpan {
+    span: Span,
+    key: Box<str>,
+    since: Instant,
+}
+
+impl WaitSpan {
+    /// `None` when nobody listens.
+    pub(crate) fn begin(key: &str, prefix: &str) -> Option<Self> {
+        let span = tracing::debug_span!(
+            target: "lock_runtime",
+            "cache_lock.wait",
+            lock.key = key,
+            lock.prefix = prefix,
+            lock.outcome = field::Empty,
+            lock.waited_ms = field::Empty,
+            lock.path = field::Empty,
+            lock.holder = field::Empty,
+        );
+        (!span.is_disabled()).then(|| Self { span, key: key.into(), since: Instant::now() })
+    }
+
+    /// A future that is polled inside of this span.
+    pub(crate) fn around<F: Future>(&self, waiting: F) -> Instrumented<F> {
+        waiting.instrument(self.span.clone())
+    }
+
+    /// Ends the span. The path is that of the hold.
+    pub(crate) fn end(self, outcome: Result<Option<Path>, &LockError>) {
+        self.span.record("lock.waited_ms", millis(self.since.elapsed()));
+        match outcome {
+            Ok(path) => {
+                self.span.record("lock.outcome", "granted");
+                if let Some(path) = path {
+                    self.span.record("lock.path", path.name());
+                }
+            }
+            Err(error) => {
+                // Of several keys it may be another than that of the span.
+                if let Some(key) = error.key().filter(|key| **key != *self.key) {
+                    self.span.record("lock.key", key);
+                }
+                let outcome = match error.kind() {
+                    ErrorKind::Busy => "busy",
+                    ErrorKind::Overloaded => "overloaded",
+                    ErrorKind::Lost => "lost",
+                    ErrorKind::Unavailable => "unavailable",
+                    ErrorKind::Misuse => "misuse",
+                    ErrorKind::ShutDown => "shut_down",
+                };
+                self.span.record("lock.outcome", outcome);
+                if let LockError::Timeout { holder: Some(holder), .. } = error {
+                    self.span.record("lock.holder", holder.as_str());
+                }
+            }
+        }
+    }
+}
+
+/// The span of a hold; nothing when nobody listens. Boxed, because most holds have none.
+#[derive(Debug, Default)]
+pub(crate) struct HoldSpan(Option<Box<Span>>);
+
+impl HoldSpan {
+    pub(crate) fn begin(key: &str, prefix: &str, path: Option<Path>) -> Self {
+        let span = tracing::debug_span!(
+            target: "lock_runtime",
+            "cache_lock.hold",
+            lock.key = key,
+            lock.prefix = prefix,
+            lock.path = path.map(Path::name),
+            lock.outcome = field::Empty,
+        );
+        Self((!span.is_disabled()).then(|| Box::new(span)))
+    }
+
+    /// Whether it has begun, and has not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Enters the span for the time of one poll.
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        self.0.as_ref().map(|span| span.enter())
+    }
+
+    /// Ends the span after the release of the lock, which may have failed, or after its loss.
+    pub(crate) fn end(&mut self, error: Option<&LockError>) {
+        if let Some(span) = self.0.take() {
+            let outcome = match error {
+                None => "released",
+                Some(error) if error.is_lost() => "lost",
+                // It is repeated in the background.
+                Some(_) => "unreleased",
+            };
+            span.record("lock.outcome", outcome);
+        }
+    }
+}
+
+impl Drop for HoldSpan {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            span.record("lock.outcome", "dropped");
+        }
+    }
 }

@@ -7,10 +7,7 @@ use crate::clock::{Deadline, Drift, Moment};
 use crate::share::Share;
 use crate::timing::WITHDRAWAL_LIFETIME;
 use crate::token::Token;
-
-mod error;
-
-pub(crate) use error::{Reach, Retry, StoreError};
+use crate::{BackendError, LockError};
 
 /// What a store can do, and what it can't. It never changes.
 #[derive(Debug)]
@@ -27,6 +24,11 @@ pub(crate) struct StoreKind {
 impl StoreKind {
     /// One server for each lock.
     pub(crate) const SERVER: Self = Self { is_immediate: false, queues: true, refuses: |_| None };
+
+    /// An error about the `setting` when the store does not have the feature.
+    pub(crate) fn check(&self, feature: Feature, setting: &'static str) -> Result<(), LockError> {
+        (self.refuses)(feature).map_or(Ok(()), |reason| Err(LockError::setting(setting, reason)))
+    }
 }
 
 /// What not every store has.
@@ -180,16 +182,12 @@ pub(crate) struct Pushed {
 }
 
 impl Pushed {
-    /// Another node's clock dates nothing.
-    fn is_of_same_clock(&self, anchor: Anchor) -> bool {
-        mutant!(RelayedGrantTrusted => return true);
-        self.node == anchor.node
-    }
-
     /// The end of the pushed lease, as far as it is certain. It is counted from an answered ask (rule 7: leases count from
     /// before the command; rule 16: an undated grant is confirmed before use).
     pub(crate) fn until(&self, anchor: Anchor, now: Moment) -> Deadline {
-        if self.unconfirmed || !self.is_of_same_clock(anchor) {
+        // Another node's clock dates nothing.
+        let is_of_same_clock = mutant!(RelayedGrantTrusted => true, else self.node == anchor.node);
+        if self.unconfirmed || !is_of_same_clock {
             return Deadline::new(now, Duration::ZERO);
         }
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
@@ -310,12 +308,6 @@ impl Ask {
     }
 }
 
-/// How the lease of a token shares its lock.
-fn share_of(token: &Token) -> Option<Share> {
-    mutant!(StrayShareIsExclusive => return None);
-    token.share()
-}
-
 impl Release {
     /// Withdraws an ask, whatever its effect was. The token knows how its lease shares the lock.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
@@ -327,7 +319,7 @@ impl Release {
         Self {
             key: Arc::clone(key),
             token: token.clone(),
-            share: share_of(token),
+            share: mutant!(StrayShareIsExclusive => None, else token.share()),
             claim,
             unused_fences: None,
             again: None,
@@ -380,6 +372,73 @@ impl Release {
             && self.kept_until.is_none()
             && self.or_ticket.is_none()
     }
+}
+
+/// The failure of a verb.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreError {
+    pub(crate) retry: Retry,
+    pub(crate) reach: Reach,
+    /// There was only too little time: the deadline came before an answer.
+    pub(crate) out_of_time: bool,
+    /// Nothing was sent: what this process has sent before is too much for now. The store tells when there is room (`Store::room`).
+    pub(crate) no_room: bool,
+    /// How many replicas confirmed the verb, and how many must.
+    pub(crate) replicas: Option<(u32, u32)>,
+    pub(crate) problem: BackendError,
+}
+
+impl StoreError {
+    pub(crate) fn later(problem: BackendError) -> Self {
+        Self {
+            retry: Retry::Later,
+            reach: Reach::Unanswered,
+            out_of_time: false,
+            no_room: false,
+            replicas: None,
+            problem,
+        }
+    }
+
+    pub(crate) fn never(problem: BackendError) -> Self {
+        Self { retry: Retry::Never, ..Self::later(problem) }
+    }
+
+    /// The error for a caller that wanted the lock `key`.
+    pub(crate) fn of_lock(self, key: &str) -> LockError {
+        let key = key.to_owned();
+        match self.replicas {
+            Some((confirmed, wanted)) => LockError::TooFewReplicas { key, confirmed, wanted },
+            None => LockError::Backend { key, problem: self.problem },
+        }
+    }
+
+    /// The error for a reply that is none of the scripts'.
+    pub(crate) fn no_answer() -> Self {
+        Self::later(BackendError::new("the server's reply is not one of the lock's scripts"))
+    }
+}
+
+/// Whether a failed verb may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Repeat it after a pause: the server is unreachable, loading, or out of memory. The verb may or may not have taken
+    /// effect.
+    Later,
+    /// It will fail again, because of a missing right or a key of another type, for example. No caller waits for a repetition. The
+    /// keeper repeats it all the same: somebody may correct the reason while there is time.
+    Never,
+}
+
+/// How far a failed verb came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// For certain nothing was sent to any server: there is no effect, and there will be none.
+    Unsent,
+    /// Something may have been sent, and not every answer came: the effect is unknown.
+    Unanswered,
+    /// The server refused the verb. A script may have done a part of its work before.
+    Refused,
 }
 
 #[cfg(test)]

@@ -118,7 +118,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::builder::on_memory;
 use crate::local::HoldHandle;
 use crate::scope::Frame;
 use crate::store::AnyStore;
@@ -161,8 +160,8 @@ impl TestLocks {
         let store = FaultyStore::default();
         let elsewhere = Arc::new(AnyStore::Faulty(store.of_other_process()));
         let store = Arc::new(AnyStore::Faulty(store));
-        let other = on_memory(builder.clone().label("another process"), elsewhere);
-        Self { manager: on_memory(builder, Arc::clone(&store)), other, store }
+        let other = builder.clone().label("another process").over(elsewhere);
+        Self { manager: builder.over(Arc::clone(&store)), other, store }
     }
 
     /// The manager for the code under test.

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::key::PrefixPlace;
-use crate::share::Share;
 use crate::token::Token;
 use crate::{LockError, key};
 
@@ -59,10 +58,6 @@ impl LockTicket {
 
     pub(crate) fn token(&self) -> &Token {
         &self.token
-    }
-
-    pub(crate) fn share(&self) -> Option<Share> {
-        self.token.share()
     }
 }
 
@@ -192,8 +187,12 @@ mod tests {
                     "{ticket:?}"
                 );
                 // What a store and an error say of it.
-                let _ =
-                    (ticket.share(), ticket.token().label(), ticket.token().to_forced(), ticket.token().may_linger());
+                let _ = (
+                    ticket.token.share(),
+                    ticket.token().label(),
+                    ticket.token().to_forced(),
+                    ticket.token().may_linger(),
+                );
             }
             Err(error) => assert!(text.len() < 30 || !error.to_string().contains(text), "{error}"),
         });

@@ -1,13 +1,12 @@
 //! [`Token`]: the value at a lock's key in the store while a process owns the lock.
 
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
-use crate::room::{finish, take_room};
 use crate::share::Share;
 
 /// How many digits the capacity of a share has in a sequence, and how many there are in front of it at least. No other sequence is
@@ -172,7 +171,10 @@ impl Process {
         // one of them has its fixed bits, the other is random.
         let [one, other] = [Uuid::new_v4(), Uuid::new_v4()].map(|id| id.as_u128());
         let id = format!("{:032x}", one ^ other.rotate_left(64));
-        Self { id, label: escape(label), sequence: AtomicU64::new(0) }
+        // A blank separates the words of a push message, and `|` the parts of a queue's entry.
+        let mut escaped = String::with_capacity(label.len());
+        push_escaped(&mut escaped, label.chars(), |c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '|'));
+        Self { id, label: escaped, sequence: AtomicU64::new(0) }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -194,49 +196,52 @@ impl Process {
     /// A token of which another process sees whether its lease `may_linger`, and this one how it shares the lock.
     pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        // A 1, at most 20 digits of the number, and 10 of the capacity.
-        let (mut alone, mut shared) = (itoa::Buffer::new(), [0; 32]);
-        let sequence = match share {
-            None => alone.format(number),
-            // The 1 is no zero in front, which would say that the lease may linger.
-            Some(share) => format_into(&mut shared, format_args!("1{number:010}{:010}", share.capacity())),
-        };
         let linger = if may_linger { "0" } else { "" };
-        let mut text = take_room();
-        text.extend([&*self.id, ".", linger, sequence, "@", &*self.label]);
+        let mut text = take_buffer();
+        text.extend([&*self.id, ".", linger]);
+        match share {
+            None => text.push_str(itoa::Buffer::new().format(number)),
+            Some(share) => {
+                // The 1 is no zero in front, which would say that the lease may linger. Writing to a `String` can't fail.
+                let _ = write!(text, "1{number:010}{:010}", share.capacity());
+            }
+        }
+        text.extend(["@", &*self.label]);
         Token(finish(text))
     }
 }
 
-/// The text, written into a buffer that has room for all of it.
-fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a str {
-    let mut rest = &mut *buffer;
-    // Into a buffer with room this can't fail.
-    let _ = rest.write_fmt(text);
-    let left = rest.len();
-    let length = buffer.len() - left;
-    buffer.get(..length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
+thread_local! {
+    /// Each name and each token is put together here, and then costs one allocation.
+    static BUFFER: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Escapes what has a meaning in the protocol: a blank separates the words of a push message, and `|` the parts of a
-/// queue entry.
-fn escape(label: &str) -> String {
-    let mut escaped = String::with_capacity(label.len());
-    for character in label.chars() {
-        if character.is_whitespace() || character.is_control() || matches!(character, '%' | '|') {
-            push_escaped(&mut escaped, character);
-        } else {
-            escaped.push(character);
+/// An empty text, which most often has its memory already.
+pub(crate) fn take_buffer() -> String {
+    // A thread that ends has no buffer any more.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    buffer.clear();
+    buffer
+}
+
+/// Copies the text, and keeps its memory for the next one.
+pub(crate) fn finish(buffer: String) -> Arc<str> {
+    let text = Arc::from(buffer.as_str());
+    let _ = BUFFER.try_with(|kept| kept.set(buffer));
+    text
+}
+
+/// Appends the characters. Those that are special are escaped: `%` and two hex digits for each of their UTF-8 bytes.
+pub(crate) fn push_escaped(text: &mut String, from: impl Iterator<Item = char>, is_special: impl Fn(char) -> bool) {
+    for character in from {
+        if !is_special(character) {
+            text.push(character);
+            continue;
         }
-    }
-    escaped
-}
-
-/// Appends a character as its UTF-8 bytes, each as `%` and two hex digits.
-pub(crate) fn push_escaped(text: &mut String, character: char) {
-    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-        // Writing to a `String` can't fail.
-        let _ = write!(text, "%{byte:02X}");
+        for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+            // Writing to a `String` can't fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
     }
 }
 

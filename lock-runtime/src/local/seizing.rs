@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::Core;
 use super::slot::Slot;
 use super::turn::Turn;
+use crate::error::LossReason;
 use crate::lock::Seized;
-use crate::loss_reason::LossReason;
 use crate::protocol::Release;
 
 impl Core {

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::Core;
 use super::waiter_limit::{CountedWaiter, WaiterLimit};
 use crate::clock::{Deadline, Moment};
+use crate::error::LossReason;
 use crate::lock::{
     Action, Attempt, Effects, Entered, Env, Lease, Lock, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger, Waiter,
 };
-use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};

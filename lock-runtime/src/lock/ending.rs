@@ -5,7 +5,7 @@ use super::lease::Lease;
 use super::tokens::EndingToken;
 use super::{Effects, Env, Lock, PendingAsk, Standing};
 use crate::clock::Moment;
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::protocol::Release;
 use crate::timing::CLAIM;
 use crate::token::Token;

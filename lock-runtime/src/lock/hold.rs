@@ -8,8 +8,8 @@ use super::request::ResolvedRequest;
 use super::terms::Terms;
 use crate::attendance::Early;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::error::LossReason;
 use crate::key::PrefixPlace;
-use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 
 /// The hold that a lease carries now.

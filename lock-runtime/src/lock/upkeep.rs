@@ -10,7 +10,7 @@ use super::look::{Action, Round, Trigger};
 use super::readers::Calls;
 use super::{Effects, Env, Lock};
 use crate::clock::{Deadline, Moment};
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::observe::Path;
 use crate::protocol::{Renewal, Renewed};
 use crate::timing::{ALARM_AFTER, RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};

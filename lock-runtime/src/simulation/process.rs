@@ -15,7 +15,7 @@ use super::servers::Servers;
 use super::tasks::{Task, lingers};
 use super::world::Plan;
 use crate::LockManager;
-use crate::builder::quorum::{MAX_LEASE, PATIENCE};
+use crate::builder::connect::{MAX_LEASE, PATIENCE};
 use crate::engine::Engine;
 use crate::settings::Settings;
 use crate::store::AnyStore;

@@ -165,7 +165,7 @@ fn every_page_of_the_docs_is_a_chapter_of_the_book() {
 #[test]
 fn every_chapter_of_the_book_is_a_page_of_rustdoc() {
     let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
-    let modules = read("lock-runtime/src/guide.rs");
+    let modules = read("lock-runtime/src/lib.rs");
     let in_rustdoc: Vec<&str> = modules.split('"').filter_map(|part| part.strip_prefix("docs/")).collect();
     assert_eq!(links(&read("docs/SUMMARY.md")), in_rustdoc, "in this order");
 }
@@ -198,7 +198,7 @@ fn the_front_page_lists_each_cargo_feature() {
     let names: Vec<_> = named.map(|(name, _)| name).filter(|name| *name != "default").collect();
     let table = page.split_once("# Cargo features").unwrap().1.split("\n# ").next().unwrap();
     let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
-    assert!(names.len() >= 7 && missing.is_empty(), "{names:?}, not in lock-runtime/README.md: {missing:?}");
+    assert!(names.len() >= 4 && missing.is_empty(), "{names:?}, not in lock-runtime/README.md: {missing:?}");
 }
 
 #[test]

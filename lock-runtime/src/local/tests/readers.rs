@@ -5,8 +5,8 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
+use crate::error::LossReason;
 use crate::local::slot::ScheduleKeys;
-use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockGuard, LockManager, LockRequest};
 

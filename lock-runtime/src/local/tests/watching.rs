@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::options::LockOptions;
 use crate::{LockError, LockManager};
