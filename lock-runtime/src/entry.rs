@@ -50,12 +50,15 @@ impl Entry {
         if let Some(span) = WaitSpan::begin(&request.key, request.prefix()) {
             return Box::pin(self.acquire_inside(span)).await;
         }
-        Ok(Held::new(LockGuard::new(Locked::Held(engine.acquire(request).await?)), request.body, None))
+        let hold = engine.acquire(request).await?;
+        Ok(Held::new(LockGuard::with_span(Locked::Held(hold), HoldSpan::default()), request.body, None))
     }
 
     async fn acquire_inside(&self, span: WaitSpan) -> Result<Held, LockError> {
-        let acquiring = self.engine.acquire(&self.request);
-        Ok(Held::new(acquire_inside(span, &self.request, acquiring).await?, self.request.body, None))
+        let request = &self.request;
+        let path = |hold: &Hold| Some(hold.handle().path());
+        let (hold, span) = wait_inside(Some(span), request, self.engine.acquire(request), path).await?;
+        Ok(Held::new(LockGuard::with_span(Locked::Held(hold), span), request.body, None))
     }
 
     /// The innermost body of this task that holds the lock of `request`. An error when its hold can't be entered.
@@ -68,14 +71,12 @@ impl Entry {
         Err(LockError::AlreadyHeld { key: request.key.to_string(), wants_more: !covers })
     }
 
-    /// Enters the hold of an outer body, inside of a span when somebody listens.
+    /// Enters the hold of an outer body.
     async fn reenter(&self, outer: Frame) -> Result<Held, LockError> {
-        let (key, prefix) = (&self.request.key, self.request.prefix());
-        let Some(span) = WaitSpan::begin(key, prefix) else { return self.borrow(&outer).await };
-        let outcome = span.around(self.borrow(&outer)).await;
-        span.end(outcome.as_ref().map(|_| Some(Path::ReEntry)));
-        let mut held = outcome?;
-        *held.guard.span_mut() = HoldSpan::begin(key, prefix, Some(Path::ReEntry));
+        let span = WaitSpan::begin(&self.request.key, self.request.prefix());
+        let entering = self.borrow(&outer);
+        let (mut held, span) = wait_inside(span, &self.request, entering, |_| Some(Path::ReEntry)).await?;
+        *held.guard.span_mut() = span;
         Ok(held)
     }
 
@@ -89,7 +90,8 @@ impl Entry {
         handle.confirm_for(request, by).await?;
         // The body starts without another wait. A call that failed, or was dropped, keeps nobody out.
         handle.keep_out(request, Moment::now());
-        Ok(Held::new(LockGuard::new(Locked::Borrowed(handle)), request.body, turn))
+        let guard = LockGuard::with_span(Locked::Borrowed(handle), HoldSpan::default());
+        Ok(Held::new(guard, request.body, turn))
     }
 
     /// The turn among the calls that are joined in an outer body.
@@ -118,26 +120,25 @@ impl Entry {
     }
 }
 
-/// Waits for the hold inside of `span`. The guard has a span of its own.
-async fn acquire_inside(
-    span: WaitSpan,
+/// Waits inside of `span`, if there is one. Then the hold has a span, too.
+async fn wait_inside<T>(
+    span: Option<WaitSpan>,
     request: &ResolvedRequest,
-    acquiring: impl Future<Output = Result<Hold, LockError>>,
-) -> Result<LockGuard, LockError> {
-    let outcome = span.around(acquiring).await;
-    let path = outcome.as_ref().map(|hold| Some(hold.handle().path()));
+    waiting: impl Future<Output = Result<T, LockError>>,
+    path_of: impl Fn(&T) -> Option<Path>,
+) -> Result<(T, HoldSpan), LockError> {
+    let Some(span) = span else { return Ok((waiting.await?, HoldSpan::default())) };
+    let outcome = span.around(waiting).await;
+    let path = outcome.as_ref().map(path_of);
     span.end(path);
     let path = path.ok().flatten();
-    let mut guard = LockGuard::new(Locked::Held(outcome?));
-    *guard.span_mut() = HoldSpan::begin(&request.key, request.prefix(), path);
-    Ok(guard)
+    Ok((outcome?, HoldSpan::begin(&request.key, request.prefix(), path)))
 }
 
-/// Adopts the lock of `ticket`, inside of spans when somebody listens.
+/// Adopts the lock of `ticket`.
 pub(crate) async fn adopt(engine: &Engine, request: &ResolvedRequest, ticket: &Token) -> Result<LockGuard, LockError> {
-    let adopting = engine.adopt(request, ticket);
-    match WaitSpan::begin(&request.key, request.prefix()) {
-        Some(span) => acquire_inside(span, request, adopting).await,
-        None => Ok(LockGuard::new(Locked::Held(adopting.await?))),
-    }
+    let span = WaitSpan::begin(&request.key, request.prefix());
+    let path = |hold: &Hold| Some(hold.handle().path());
+    let (hold, span) = wait_inside(span, request, engine.adopt(request, ticket), path).await?;
+    Ok(LockGuard::with_span(Locked::Held(hold), span))
 }

@@ -67,8 +67,8 @@ impl Locked {
 }
 
 impl LockGuard {
-    pub(crate) fn new(lock: Locked) -> Self {
-        Self { first: lock, others: None, span: HoldSpan::default() }
+    pub(crate) fn with_span(lock: Locked, span: HoldSpan) -> Self {
+        Self { first: lock, others: None, span }
     }
 
     /// A guard with all these `locks`, which are in the order of their names. For each key as it was given, `given` has its place among

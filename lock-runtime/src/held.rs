@@ -47,7 +47,7 @@ impl Held {
     }
 
     /// Runs `body`, and checks the deadline before each of its polls. The returned future drops `body` when it is
-    /// dropped itself. Drop it before anybody hears that the lock is free.
+    /// dropped itself. Drop it before the lock is free.
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ pub(crate) mod metrics;
 pub(crate) enum Path {
     /// The store granted the lock.
     Store,
-    /// Another process passed the lock on. The store told of it by a push.
+    /// Another process passed the lock on. The store sent a push.
     HandOff,
     /// The task before passed the lock on, in this process.
     HandOver,
@@ -136,7 +136,7 @@ pub(crate) fn took_over(key: &str, holder: Option<&str>) {
     tracing::info!(target: "lock_runtime", key, holder, "took over from a dead holder: its lease ended without a release");
 }
 
-/// A background command failed and will be repeated. The next failures at this server are not told until a command works.
+/// A background command failed and will be repeated. The next failures at this server are no events until a command works.
 pub(crate) fn keeper_failed(server: &str, command: &str, problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", server, command, error = %problem, "background command failed");
 }
@@ -166,7 +166,7 @@ pub(crate) fn connected(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "connected");
 }
 
-/// No connection could be made. The next failures are not told until there is a connection.
+/// No connection could be made. The next failures are no events until there is a connection.
 pub(crate) fn unreachable(server: &str, problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", server, command = "connect", error = %problem, "can't connect; trying on");
 }
@@ -327,7 +327,7 @@ impl WaitSpan {
     }
 }
 
-/// The span of a hold; nothing when nobody listens. Boxed, because most holds have none.
+/// The span of a hold; `None` without a subscriber. It is in a box, since most holds have none.
 #[derive(Debug, Default)]
 pub(crate) struct HoldSpan(Option<Box<Span>>);
 

@@ -18,11 +18,11 @@ use crate::share::Share;
 use crate::store::{Feature, Store as _};
 use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, entry, key, scope, surroundings};
 
-/// Why `linger` is refused beside other options.
+/// Why `linger` is refused together with other options.
 const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a reader with `renew = false`, `max_hold` or \
     `at_least` has a lease of its own, which no other hold could use again";
 
-/// Why `on_busy = "replace"` is refused beside other options.
+/// Why `on_busy = "replace"` is refused together with other options.
 const NO_KEYS_REPLACED: &str = "`replace` is for one key: a request for several keys waits for each of them";
 const NO_SHARE_REPLACED: &str = "`replace` takes the lock from its holder, and `read` or `permits` have it together: leave one of \
     them out";
@@ -51,7 +51,7 @@ pub struct LockOptions {
     on_busy: OnBusy,
 }
 
-/// The options that take a number, beside the one that takes a `Duration`. One time at a time, since the compiler shows a user the
+/// The options that take a number where another takes a `Duration`. One time at a time, since the compiler shows a user the
 /// whole call where a number is no number.
 macro_rules! units {
     ($set:ident: $ms:ident, $s:ident) => {
@@ -176,7 +176,7 @@ impl LockOptions {
         self
     }
 
-    /// The option `on_fail`: the caller has something to do when the lock is busy, so nobody is warned.
+    /// The option `on_fail`: the caller has something to do when the lock is busy, so that is no warning.
     #[must_use]
     pub fn expects_failure(mut self) -> Self {
         self.expects_failure = true;

@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     pub(crate) round_trip: Duration,
     /// Whether there is none: a command waits for one, or is not sent at all.
     pub(crate) is_cut_off: bool,
-    /// Whether this process hears over it now that another process waits for the lock, or takes it by force.
+    /// Whether messages arrive over it now: another process waits for the lock, or takes it by force.
     pub(crate) hears: bool,
     /// Whether a renewal over it can arm the alarm of a lease.
     pub(crate) has_alarms: bool,
@@ -138,9 +138,9 @@ pub(crate) struct Busy {
     pub(crate) endless: bool,
     /// When this was true. It dates a later push; `None` when the store did not say its time.
     pub(crate) anchor: Option<Anchor>,
-    /// For so long the ask need not be repeated: others wait in front, and the store tells when they are few.
+    /// The ask need not be repeated for this long: others wait in front, and the store sends a message when they are few.
     pub(crate) pause: Duration,
-    /// A part of the store may have granted the lock all the same: withdraw the ask, and never ask under its token again.
+    /// A part of the store may have granted the lock anyway: withdraw the ask, and never ask under its token again.
     pub(crate) stands: bool,
 }
 
@@ -277,7 +277,7 @@ pub(crate) enum TicketAnswer {
 }
 
 impl Ownership {
-    /// The same for the caller of a command that may have taken effect before.
+    /// What it was before a command that may have taken effect twice.
     pub(crate) fn or_before(self, may_be_done: bool) -> Self {
         if self == Self::NotOwned && may_be_done { Self::Owned } else { self }
     }
@@ -314,7 +314,6 @@ impl Release {
         Self::withdrawal_at(Moment::now(), key, token, claim)
     }
 
-    /// The same for who knows the time.
     pub(crate) fn withdrawal_at(now: Moment, key: &Arc<str>, token: &Token, claim: Duration) -> Self {
         Self {
             key: Arc::clone(key),
@@ -426,7 +425,7 @@ pub(crate) enum Retry {
     /// effect.
     Later,
     /// It will fail again, because of a missing right or a key of another type, for example. No caller waits for a repetition. The
-    /// keeper repeats it all the same: somebody may correct the reason while there is time.
+    /// keeper repeats it anyway: somebody may correct the reason while there is time.
     Never,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Settings {
     pub(crate) grace: Duration,
     pub(crate) max_clock_drift_ppm: u32,
     pub(crate) drain: Duration,
-    /// A hold that lasts for so long is told.
+    /// A hold that lasts this long is an event.
     pub(crate) warn_held_for: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_waiters_per_key: usize,

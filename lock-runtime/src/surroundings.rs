@@ -3,7 +3,6 @@
 //! tokio panics without them, at the first timer or socket, which may be the first lock that is busy. So each call that waits looks
 //! first, and is refused in words.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -41,18 +40,14 @@ pub(crate) fn check() -> Result<(), LockError> {
 
 /// Waits for a new socket. On a runtime without I/O it fails as [`Unsupported`](io::ErrorKind::Unsupported), with what to do.
 pub(crate) async fn socket<T>(opening: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match AssertUnwindSafe(opening).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(panic) if names_io(panic.as_ref()) => {
-            let reason =
-                "it needs I/O of the tokio runtime: call `enable_io` or `enable_all` on the builder of this runtime";
-            Err(io::Error::new(io::ErrorKind::Unsupported, reason))
-        }
-        Err(panic) => resume_unwind(panic),
-    }
-}
-
-fn names_io(panic: &(dyn Any + Send)) -> bool {
+    let panic = match AssertUnwindSafe(opening).catch_unwind().await {
+        Ok(outcome) => return outcome,
+        Err(panic) => panic,
+    };
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.is_some_and(|text| text.contains("enable_io"))
+    if !text.is_some_and(|text| text.contains("enable_io")) {
+        resume_unwind(panic);
+    }
+    let reason = "it needs I/O of the tokio runtime: call `enable_io` or `enable_all` on the builder of this runtime";
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::share::Share;
 
 /// How many digits the capacity of a share has in a sequence, and how many there are in front of it at least. No other sequence is
-/// so long: the largest number that counts leases has 20 digits, and nobody counts as far as that.
+/// as long: the largest number that counts leases has 20 digits, and no process counts that far.
 const CAPACITY_DIGITS: usize = 10;
 /// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
 const FORCED: &str = "|forced";
@@ -67,17 +67,12 @@ impl Token {
         self.0.ends_with(RESTS)
     }
 
-    /// What stands at the lock's key while the lock waits for its adopter, when this token was made for that.
-    pub(crate) fn to_ticket(&self) -> Self {
-        Self(format!("{}{TICKET}", self.0).into())
-    }
-
     /// Whether its lock waits for its adopter.
     pub(crate) fn is_ticket(&self) -> bool {
         self.0.ends_with(TICKET)
     }
 
-    /// Whether nobody has a body under it: its lock waits for its adopter, or rests.
+    /// Whether no body runs under it: its lock waits for its adopter, or rests.
     pub(crate) fn is_unused(&self) -> bool {
         self.is_ticket() || self.rests()
     }
@@ -144,7 +139,22 @@ impl Token {
         let ours = process.len() == 32
             && process.bytes().all(|byte| byte.is_ascii_hexdigit())
             && sequence.bytes().all(|byte| byte.is_ascii_digit());
-        ours.then(|| unescape(label))
+        if !ours {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(label.len());
+        let mut rest = label.as_bytes();
+        while let [byte, tail @ ..] = rest {
+            let escaped = match (byte, tail) {
+                (b'%', [high, low, ..]) => {
+                    str::from_utf8(&[*high, *low]).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
+                }
+                _ => None,
+            };
+            bytes.push(escaped.unwrap_or(*byte));
+            rest = if escaped.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
+        }
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
@@ -167,7 +177,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(label: &str) -> Self {
-        // The channel of the process has this id for a name, so nobody may guess it. Two ids of version 4 are 128 random bits: where
+        // The channel of the process has this id for a name, so it must not be guessed. Two ids of version 4 are 128 random bits: where
         // one of them has its fixed bits, the other is random.
         let [one, other] = [Uuid::new_v4(), Uuid::new_v4()].map(|id| id.as_u128());
         let id = format!("{:032x}", one ^ other.rotate_left(64));
@@ -184,7 +194,8 @@ impl Process {
     /// A ticket. Its process has no other token and no channel: a ticket travels through other hands, and must tell nothing of the
     /// tokens of its manager.
     pub(crate) fn ticket(&self, share: Option<Share>) -> Token {
-        Self { label: self.label.clone(), ..Self::new("") }.next_token(false, share).to_ticket()
+        let token = Self { label: self.label.clone(), ..Self::new("") }.next_token(false, share);
+        Token(format!("{}{TICKET}", token.0).into())
     }
 
     /// Whether this process has made the token before.
@@ -243,22 +254,6 @@ pub(crate) fn push_escaped(text: &mut String, from: impl Iterator<Item = char>, 
             let _ = write!(text, "%{byte:02X}");
         }
     }
-}
-
-fn unescape(label: &str) -> String {
-    let mut bytes = Vec::with_capacity(label.len());
-    let mut rest = label.as_bytes();
-    while let [byte, tail @ ..] = rest {
-        let escaped = match (byte, tail) {
-            (b'%', [high, low, ..]) => {
-                std::str::from_utf8(&[*high, *low]).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
-            }
-            _ => None,
-        };
-        bytes.push(escaped.unwrap_or(*byte));
-        rest = if escaped.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

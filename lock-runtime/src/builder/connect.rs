@@ -32,8 +32,8 @@ pub(crate) const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// A server of a quorum that needs more than this part of the command timeout is not waited for when another server will do.
 pub(crate) const PATIENCE: u32 = 5;
 
-/// A lease that lingers must yield to whoever waits. On a quorum the one who waits tells the first server alone, and a process
-/// that has lost that server would not hear of it.
+/// A lease that lingers must yield to a waiter. On a quorum a waiter sends its message to the first server alone, which the owner may have
+/// lost.
 const NO_LINGER: &str =
     "on a quorum no lock is kept without a hold: its owner could not be told that another process waits";
 

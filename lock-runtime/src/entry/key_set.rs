@@ -13,14 +13,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::Entry;
+use super::{Entry, wait_inside};
 use crate::attendance::Attendance;
 use crate::clock::{Deadline, Moment};
 use crate::guard::Locked;
 use crate::held::Held;
 use crate::local::{Hold, HoldHandle};
 use crate::lock::{ResolvedRequest, Whole, answer_time};
-use crate::observe::{HoldSpan, WaitSpan};
+use crate::observe::WaitSpan;
 use crate::settings::Settings;
 use crate::store::Store as _;
 use crate::timing::OVERTIME;
@@ -29,8 +29,8 @@ use crate::{InvalidKey, LockError, LockGuard};
 /// A hold of an outer body, and the nested request that has it as well.
 type Borrowed<'a> = (HoldHandle, &'a ResolvedRequest);
 
-/// A request has at most so many keys. Tens of thousands would not be had in time on a machine that has other work: the answers to
-/// their commands come so late that the asks are repeated.
+/// A request has at most this many keys. A busy machine can't acquire tens of thousands in time: the answers come so late that the asks
+/// are repeated.
 const MOST_KEYS: usize = 1000;
 
 /// The requests for several keys.
@@ -97,17 +97,10 @@ impl Entry {
         }
         let times = Whole { is_begun: !borrowed.is_empty(), ..times };
         let acquired = self.gather(&own, &borrowed, times);
-        let first = own.first().and_then(|first| Some((first, WaitSpan::begin(&first.key, first.prefix())?)));
-        let (holds, span) = match first {
-            None => (acquired.await?, HoldSpan::default()),
-            Some((first, span)) => {
-                let outcome = span.around(acquired).await;
-                let path = outcome.as_ref().map(|holds| holds.first().map(|hold| hold.handle().path()));
-                span.end(path);
-                let path = path.ok().flatten();
-                (outcome?, HoldSpan::begin(&first.key, first.prefix(), path))
-            }
-        };
+        let named = own.first().copied().unwrap_or(&self.request);
+        let span = own.first().and_then(|first| WaitSpan::begin(&first.key, first.prefix()));
+        let first_path = |holds: &Vec<Hold>| holds.first().map(|hold| hold.handle().path());
+        let (holds, span) = wait_inside(span, named, acquired, first_path).await?;
         let borrowed = borrowed.into_iter().map(|(handle, _)| Locked::Borrowed(handle));
         let mut locks: Vec<_> = holds.into_iter().map(Locked::Held).chain(borrowed).collect();
         locks.sort_by(|a, b| a.handle().key().cmp(b.handle().key()));
@@ -184,7 +177,7 @@ impl Entry {
                 match outcome {
                     // What a try has got is released before it ends: all of it.
                     Ok(hold) if behind.is_none() || times.is_try() => held.push(hold),
-                    // Who waits for a key holds no key behind it.
+                    // A task that waits for a key holds no key behind it.
                     Ok(hold) => drop(hold),
                     Err(error) => behind = behind.or(Some(error)),
                 }
@@ -192,7 +185,7 @@ impl Entry {
             match behind {
                 Some(error) if times.is_try() => return Err(error),
                 None if tried.len() == rest.len() => return Ok(()),
-                // What the try was told of the key is all that there is time for.
+                // There is no time for more than the answer to the try.
                 Some(error) if times.give_up.has_passed() => {
                     // A try is not counted by itself.
                     if let (Some(request), LockError::Timeout { .. }) = (requests.get(held.len()), &error) {
