@@ -91,7 +91,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 ///
 /// As [`LockRequest::run`](crate::LockRequest::run), and [`LockError::NotInstalled`].
 pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<Output = Result<Held, LockError>> {
-    options.enter(manager.map(LockManager::into_engine))
+    options.enter(manager.map(|manager| manager.engine))
 }
 
 /// The same on the thread of a fn that is not async.
@@ -100,7 +100,7 @@ pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<
 ///
 /// As [`LockRequest::run_blocking`](crate::LockRequest::run_blocking), and [`LockError::NotInstalled`].
 pub fn enter_blocking(options: LockOptions, manager: Option<LockManager>) -> Result<Blocking, LockError> {
-    Blocking::enter(&mut options.entry(manager.map(LockManager::into_engine), true)?, true)
+    Blocking::enter(&mut options.entry(manager.map(|manager| manager.engine), true)?, true)
 }
 
 /// The return type of a fn that is not async. It must not be a future under another name: the future would run without the lock.

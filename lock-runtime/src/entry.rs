@@ -37,7 +37,7 @@ impl Entry {
         // The shutdown waits for an outer body, and so for what is asked for inside of it.
         if scope::is_inside(self.engine.core()) {
             self.request.is_inside = true;
-            self.set.iter_mut().for_each(|set| set.note_inside());
+            self.set.iter_mut().for_each(|set| set.requests.iter_mut().for_each(|request| request.is_inside = true));
         }
         let Self { engine, request, .. } = &*self;
         // What most callers don't need is boxed: it takes no room in what they wait for.
@@ -76,7 +76,7 @@ impl Entry {
         let span = WaitSpan::begin(&self.request.key, self.request.prefix());
         let entering = self.borrow(&outer);
         let (mut held, span) = wait_inside(span, &self.request, entering, |_| Some(Path::ReEntry)).await?;
-        *held.guard.span_mut() = span;
+        held.guard.span = span;
         Ok(held)
     }
 

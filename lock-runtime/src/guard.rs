@@ -1,6 +1,7 @@
 //! [`LockGuard`]: a held lock in the hands of a user.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt as _, join_all, lazy, ready, select_all};
@@ -30,10 +31,10 @@ use crate::{FencingToken, LockError, LockTicket, surroundings};
 /// ```
 #[must_use = "dropping a guard releases the lock at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
-    first: Locked,
+    pub(crate) first: Locked,
     /// The other locks of a guard that has several.
     others: Option<Box<Others>>,
-    span: HoldSpan,
+    pub(crate) span: HoldSpan,
 }
 
 /// One lock of a guard.
@@ -84,10 +85,6 @@ impl LockGuard {
         Some(Self { first, others: Some(Box::new(Others { locks: locks.collect(), given, turns })), span })
     }
 
-    pub(crate) fn first(&self) -> &Locked {
-        &self.first
-    }
-
     /// Its locks but the first.
     pub(crate) fn others(&self) -> impl Iterator<Item = &Locked> {
         self.others.iter().flat_map(|others| &others.locks)
@@ -95,14 +92,6 @@ impl LockGuard {
 
     pub(crate) fn handles(&self) -> impl Iterator<Item = &HoldHandle> {
         std::iter::once(&self.first).chain(self.others()).map(Locked::handle)
-    }
-
-    pub(crate) fn span(&self) -> &HoldSpan {
-        &self.span
-    }
-
-    pub(crate) fn span_mut(&mut self) -> &mut HoldSpan {
-        &mut self.span
     }
 
     /// Whether all its holds are borrowed from outer bodies of the same task.
@@ -334,7 +323,7 @@ impl LockGuard {
                 let handle = hold.handle().clone();
                 handle.check_gift(kept_for)?;
                 let prefix = handle.prefix();
-                Ok(LockTicket::new(handle.name(), prefix, hold.give_away(kept_for).await?))
+                Ok(LockTicket { key: Arc::clone(handle.name()), prefix, token: hold.give_away(kept_for).await? })
             }
             .await;
             span.end(outcome.as_ref().err());

@@ -4,7 +4,7 @@ use futures_util::future::{Either, FutureExt as _, ready};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::guard::Locked;
-use crate::local::{Hold, Protected, Watch};
+use crate::local::{Protected, Watch};
 use crate::observe;
 use crate::scope::Frame;
 use crate::{FencingToken, LockError, LockGuard};
@@ -56,8 +56,8 @@ impl Held {
         // No await stands between the start of its own hold and its body. Of several keys, the first may be held for long.
         let is_new = !self.guard.is_borrowed() && self.guard.others().next().is_none();
         let others = self.guard.handles().skip(1);
-        let watch = Watch::new(self.guard.first().handle(), others, self.is_stopped, is_new);
-        Protected::new(watch, self.guard.span(), self.frame().around(body))
+        let watch = Watch::new(self.guard.first.handle(), others, self.is_stopped, is_new);
+        Protected::new(watch, &self.guard.span, self.frame().around(body))
     }
 
     /// Runs `body` on this thread, to its end.
@@ -67,13 +67,13 @@ impl Held {
     /// [`LockError::Lost`] when the hold was lost before.
     pub fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
         self.check(false)?;
-        let _inside = self.guard.span().enter();
+        let _inside = self.guard.span.enter();
         Ok(self.frame().run(body))
     }
 
     fn frame(&self) -> Frame {
         let frame = |lock: &Locked, others| Frame::new(lock.handle().clone(), lock.is_borrowed(), others);
-        frame(self.guard.first(), self.guard.others().map(|lock| frame(lock, Box::default())).collect())
+        frame(&self.guard.first, self.guard.others().map(|lock| frame(lock, Box::default())).collect())
     }
 
     fn check(&self, completed: bool) -> Result<(), LockError> {
@@ -101,7 +101,7 @@ impl Held {
         let releasing = if self.guard.is_borrowed() {
             // A borrowed hold goes on.
             let ended = self.check(true);
-            self.guard.span_mut().end(ended.as_ref().err());
+            self.guard.span.end(ended.as_ref().err());
             Either::Left(ready(ended))
         } else {
             self.guard.begin_release()
@@ -117,11 +117,6 @@ impl Held {
 
     /// Drops the hold of a body that was stopped.
     pub(crate) fn end_lost(mut self, error: &LockError) {
-        self.guard.span_mut().end(Some(error));
+        self.guard.span.end(Some(error));
     }
-}
-
-#[expect(dead_code, reason = "the compiler proves that a hold can move between threads")]
-fn holds_are_send(hold: Hold) -> impl Send {
-    hold
 }

@@ -46,20 +46,16 @@ const READ_LATE: &str = "the answer was read so late that the release had been r
 /// ```
 #[derive(Clone)]
 pub struct LockManager {
-    engine: Opaque<Engine>,
+    pub(crate) engine: Opaque<Engine>,
 }
 
 impl LockManager {
-    pub(crate) fn new(engine: Opaque<Engine>) -> Self {
-        Self { engine }
-    }
-
     pub(crate) fn core(&self) -> &Arc<Core> {
         self.engine.core()
     }
 
-    pub(crate) fn into_engine(self) -> Opaque<Engine> {
-        self.engine
+    fn request(&self, options: LockOptions) -> LockRequest {
+        LockRequest { engine: self.engine.clone(), options }
     }
 
     /// Makes this the default manager of the process. `#[cache_lock]` uses it when the attribute names no manager.
@@ -122,7 +118,7 @@ impl LockManager {
     /// ```
     #[must_use]
     pub fn current() -> Option<Self> {
-        scope::current().map(Self::new)
+        scope::current().map(|engine| Self { engine })
     }
 
     /// A request for the lock named `prefix:key` (with a namespace, `namespace:prefix:key`).
@@ -139,7 +135,7 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     pub fn lock<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> LockRequest {
-        LockRequest::new(self.engine.clone(), LockOptions::new(prefix, key))
+        self.request(LockOptions::new(prefix, key))
     }
 
     /// A request for several locks, all or none: one named `prefix:key` for each of the `keys`.
@@ -163,7 +159,7 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     pub fn lock_all<K: LockKey>(&self, prefix: &str, keys: impl IntoIterator<Item = K>) -> LockRequest {
-        LockRequest::new(self.engine.clone(), LockOptions::all(prefix, keys))
+        self.request(LockOptions::all(prefix, keys))
     }
 
     /// Ends the manager and releases all its leases:
@@ -506,8 +502,8 @@ impl LockManager {
         ticket: LockTicket,
         options: F,
     ) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<F> {
-        let request = LockRequest::new(self.engine.clone(), LockOptions::of_whole_name(ticket.key()));
-        options(request).into_options().adopt(self.engine.clone(), ticket)
+        let request = options(self.request(LockOptions::of_whole_name(&ticket.key)));
+        request.options.adopt(self.engine.clone(), ticket)
     }
 
     /// Gives back the lock of a ticket before its time is over: it is free, or passed on to who waits.
@@ -537,9 +533,9 @@ impl LockManager {
     pub fn release_ticket(&self, ticket: LockTicket) -> impl Future<Output = Result<(), LockError>> + Send + use<> {
         let core = Arc::clone(self.core());
         cooperative(async move {
-            check_command(&core, ticket.name())?;
+            check_command(&core, &ticket.key)?;
             core.store().kind().check(Feature::Tickets, "ticket")?;
-            let release = Release::withdrawal(ticket.name(), ticket.token(), CLAIM);
+            let release = Release::withdrawal(&ticket.key, &ticket.token, CLAIM);
             let unanswered = core.repeat_if_unread(release);
             let released = core.store().release_one(unanswered.release(), deadline(&core)).await;
             let released = released.map_err(|error| error.of_lock(ticket.key()))?;
@@ -564,7 +560,7 @@ impl LockManager {
 impl LockManager {
     /// A request for the lock of this whole name. The manager should have no namespace, which would come in front.
     pub fn lock_named(&self, name: &str) -> LockRequest {
-        LockRequest::new(self.engine.clone(), LockOptions::of_whole_name(name))
+        self.request(LockOptions::of_whole_name(name))
     }
 
     pub async fn inspect_named(&self, name: &str) -> Result<Option<LockInfo>, LockError> {

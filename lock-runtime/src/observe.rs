@@ -60,12 +60,7 @@ pub(crate) struct TimedOut<'a> {
 /// Another holder had the lock.
 pub(crate) fn timed_out(TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        waited_ms = millis(waited),
-        holder,
-        seen_ms = seen.map(millis),
-        left_out,
+        target: "lock_runtime", key, waited_ms = millis(waited), holder, seen_ms = seen.map(millis), left_out,
         "timed out: another holder had the lock for the whole wait"
     );
 }
@@ -73,12 +68,7 @@ pub(crate) fn timed_out(TimedOut { key, waited, holder, seen, left_out }: TimedO
 /// This process had the lock.
 pub(crate) fn timed_out_here(TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        waited_ms = millis(waited),
-        holder,
-        seen_ms = seen.map(millis),
-        left_out,
+        target: "lock_runtime", key, waited_ms = millis(waited), holder, seen_ms = seen.map(millis), left_out,
         "timed out: this process had the lock for the whole wait"
     );
 }
@@ -86,13 +76,7 @@ pub(crate) fn timed_out_here(TimedOut { key, waited, holder, seen, left_out }: T
 /// What happens on a normal day: all permits are in use, a lock rests, or the caller has something else to do.
 pub(crate) fn timed_out_as_usual(why: &str, TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::info!(
-        target: "lock_runtime",
-        key,
-        why,
-        waited_ms = millis(waited),
-        holder,
-        seen_ms = seen.map(millis),
-        left_out,
+        target: "lock_runtime", key, why, waited_ms = millis(waited), holder, seen_ms = seen.map(millis), left_out,
         "timed out, as is usual: the lock was busy for the whole wait"
     );
 }
@@ -112,10 +96,7 @@ pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64)
 /// A newer call has the lock, as both calls asked for.
 pub(crate) fn replaced(key: &str, held: Duration, left_out: u64) {
     tracing::info!(
-        target: "lock_runtime",
-        key,
-        held_ms = millis(held),
-        left_out,
+        target: "lock_runtime", key, held_ms = millis(held), left_out,
         "replaced, as is usual: a newer call has the lock"
     );
 }
@@ -123,10 +104,7 @@ pub(crate) fn replaced(key: &str, held: Duration, left_out: u64) {
 /// A hold lasts for longer than the user finds usual.
 pub(crate) fn held_long(key: &str, held: Duration, left_out: u64) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        held_ms = millis(held),
-        left_out,
+        target: "lock_runtime", key, held_ms = millis(held), left_out,
         "held for long: this process still has the lock"
     );
 }
@@ -154,8 +132,7 @@ pub(crate) fn unreleased(error: &LockError) {
 /// A body called the shutdown of the manager whose lock it holds.
 pub(crate) fn shut_down_inside(key: &str) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
+        target: "lock_runtime", key,
         "`shutdown` was called inside a body that holds this lock: it does not wait for that body, which gives the lock \
          back when it ends"
     );
@@ -195,11 +172,7 @@ pub(crate) fn answers_again(server: &str) {
 /// The server's clock runs faster than leases allow for: a lease may end while its holder still trusts it.
 pub(crate) fn drifts(server: &str, allowed_ppm: u32, measured_ppm: u128, within: Duration) {
     tracing::warn!(
-        target: "lock_runtime",
-        server,
-        allowed_ppm,
-        measured_ppm,
-        ?within,
+        target: "lock_runtime", server, allowed_ppm, measured_ppm, ?within,
         "the server's clock runs faster than this process's, by more than leases allow for: slow down how clocks are \
          slewed (chrony's `maxslewrate`), or raise `max_clock_drift_ppm`"
     );
@@ -229,9 +202,7 @@ pub(crate) fn keeper_refused(key: &str, problem: &dyn Display, left_out: u64) {
 /// A lock was released but could not be passed on: the key of its queue holds something else than a queue.
 pub(crate) fn queue_unusable(key: &str, problem: &dyn Display) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        error = %problem,
+        target: "lock_runtime", key, error = %problem,
         "the lock is free, but its queue can't be used: nobody can wait for the lock until the queue's key is deleted"
     );
 }
@@ -244,10 +215,7 @@ pub(crate) fn member_failed(server: &str, problem: &dyn Display) {
 /// The server may drop locks to make room for other keys.
 pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
     tracing::warn!(
-        target: "lock_runtime",
-        server,
-        policy,
-        maxmemory,
+        target: "lock_runtime", server, policy, maxmemory,
         "the server may evict locks when its memory is full: set `maxmemory-policy noeviction`"
     );
 }

@@ -226,14 +226,12 @@ impl LockOptions {
         self
     }
 
-    /// The name that the lock has in the store. Of several locks the first by name.
-    pub(crate) fn key(&self, settings: &Settings) -> Result<String, LockError> {
-        let (request, set) = self.resolve(settings, false)?;
-        Ok(set.as_ref().and_then(|set| set.first_key()).unwrap_or(&request.key).to_string())
-    }
-
     /// Fills in the namespace and the defaults of a manager, and checks the result.
-    fn resolve(&self, settings: &Settings, is_body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
+    pub(crate) fn resolve(
+        &self,
+        settings: &Settings,
+        is_body: bool,
+    ) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
         // First, since it reports an impossible setting of the manager, which the checks below would take for one of the request.
         let key = settings.full_name(self.name.clone()?)?;
         let request = self.resolve_for(key, settings, is_body)?;
@@ -337,15 +335,15 @@ impl LockOptions {
             core.store().kind().check(Feature::Tickets, "ticket")?;
             core.settings().problem.clone().map_or(Ok(()), Err)?;
             self.name.clone()?;
-            let share = ticket.token().share();
+            let share = ticket.token.share();
             if self.share.is_some_and(|wanted| Some(wanted) != share) {
                 let reason = "its lock was held in another mode: leave `read` and `permits` out";
                 return Err(LockError::setting("ticket", reason));
             }
             (self.share, self.on_busy) = (share, OnBusy::Wait);
-            let mut request = self.resolve_for(Arc::clone(ticket.name()), core.settings(), false)?;
-            (request.prefix, request.is_inside) = (ticket.prefix(), scope::is_inside(core));
-            entry::adopt(&engine, &request, ticket.token()).await
+            let mut request = self.resolve_for(Arc::clone(&ticket.key), core.settings(), false)?;
+            (request.prefix, request.is_inside) = (ticket.prefix, scope::is_inside(core));
+            entry::adopt(&engine, &request, &ticket.token).await
         }))
     }
 }

@@ -29,19 +29,11 @@ use crate::{LockError, LockGuard, OnBusy, OnLost};
 #[derive(Debug)]
 #[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
 pub struct LockRequest {
-    engine: Opaque<Engine>,
-    options: LockOptions,
+    pub(crate) engine: Opaque<Engine>,
+    pub(crate) options: LockOptions,
 }
 
 impl LockRequest {
-    pub(crate) fn new(engine: Opaque<Engine>, options: LockOptions) -> Self {
-        Self { engine, options }
-    }
-
-    pub(crate) fn into_options(self) -> LockOptions {
-        self.options
-    }
-
     /// How long to wait for the lock. Zero tries once. By default the
     /// [`default_timeout`](crate::Builder::default_timeout) of the manager (2 s).
     ///
@@ -324,7 +316,8 @@ impl LockRequest {
     /// [`InvalidKey`](LockError::InvalidKey) when the value can't name a lock, and
     /// [`InvalidSetting`](LockError::InvalidSetting) for a setting that is out of its bounds.
     pub fn key(&self) -> Result<String, LockError> {
-        self.options.key(self.engine.core().settings())
+        let (request, set) = self.options.resolve(self.engine.core().settings(), false)?;
+        Ok(set.as_ref().and_then(|set| set.first_key()).unwrap_or(&request.key).to_string())
     }
 
     /// Waits for the lock and returns the guard that holds it. Prefer [`run`](Self::run) where the work is one future:

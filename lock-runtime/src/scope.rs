@@ -23,8 +23,8 @@ mod tests;
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
 thread_local! {
-    static SCOPED: Stack<Opaque<Engine>> = const { Stack::new() };
-    static HELD: Stack<Frame> = const { Stack::new() };
+    static SCOPED: Stack<Opaque<Engine>> = const { Stack(RefCell::new(Vec::new())) };
+    static HELD: Stack<Frame> = const { Stack(RefCell::new(Vec::new())) };
 }
 
 /// A manager that was installed.
@@ -144,10 +144,6 @@ impl Frame {
 struct Stack<T>(RefCell<Vec<(Task, T)>>);
 
 impl<T> Stack<T> {
-    const fn new() -> Self {
-        Self(RefCell::new(Vec::new()))
-    }
-
     /// The first value that is `chosen`, among the values that the running task is inside of, innermost first.
     fn find<R>(&self, chosen: impl FnMut(&T) -> Option<R>) -> Option<R> {
         let polls = self.0.borrow();

@@ -214,8 +214,11 @@ impl TestLocks {
     ///
     /// When the key can't name a lock.
     pub fn lose<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) {
-        let name = self.name(prefix, key);
-        self.faulty(|store| store.forget(&name));
+        match self.manager.lock(prefix, key).key() {
+            Ok(name) => self.faulty(|store| store.forget(&name)),
+            #[expect(clippy::panic, reason = "a test fails by panicking")]
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Makes a renewal find that its lock is gone: the renewal with this number, counted from now on over all locks, and from 1.
@@ -236,14 +239,6 @@ impl TestLocks {
     #[must_use]
     pub fn granted(&self) -> Vec<String> {
         self.faulty(FaultyStore::granted)
-    }
-
-    fn name<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> String {
-        match self.manager.lock(prefix, key).key() {
-            Ok(name) => name,
-            #[expect(clippy::panic, reason = "a test fails by panicking")]
-            Err(error) => panic!("{error}"),
-        }
     }
 
     fn faulty<T>(&self, with: impl FnOnce(&FaultyStore) -> T) -> T {

@@ -378,6 +378,6 @@ impl Parts {
             let deadline = Deadline::after(settings.connect_timeout);
             thread.spawn(async move { look.warn_of_eviction(deadline).await });
         }
-        LockManager::new(Engine::new(settings, process, front, back, keeper))
+        LockManager { engine: Engine::new(settings, process, front, back, keeper) }
     }
 }

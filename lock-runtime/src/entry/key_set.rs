@@ -37,7 +37,7 @@ const MOST_KEYS: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct KeySet {
     /// One for each key, in the order of the names.
-    requests: Vec<ResolvedRequest>,
+    pub(super) requests: Vec<ResolvedRequest>,
     /// For each key as it was given: its place among the requests.
     given: Box<[usize]>,
 }
@@ -64,10 +64,6 @@ impl KeySet {
         let given = given.iter().filter_map(|key| keys.binary_search(key).ok()).collect();
         let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })
-    }
-
-    pub(super) fn note_inside(&mut self) {
-        self.requests.iter_mut().for_each(|request| request.is_inside = true);
     }
 
     /// The first key by name. `None` without a key.

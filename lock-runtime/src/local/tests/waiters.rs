@@ -65,7 +65,7 @@ async fn a_shutdown_fails_those_who_wait_at_once_and_not_when_the_holder_is_done
 async fn the_future_of_a_waiter_stays_small() {
     let locks = LockManager::in_memory();
     let run = std::mem::size_of_val(&locks.lock("p", "k").run(async {}));
-    let engine = locks.into_engine();
+    let engine = locks.engine;
     let options = || LockOptions::new("p", "k");
     let (acquiring, entering) = (options().acquire(engine.clone()), options().enter(Some(engine)));
     // With metrics a task that waits counts itself.
