@@ -53,14 +53,19 @@ impl Blocking {
     ///
     /// [`LockError::Lost`] when the hold did not last until now.
     pub fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
-        let Self { held, thread, clock } = self;
         match outcome {
-            Ok(value) => thread.block_on(with_clock_of(clock, async { held.release().await })).map(|()| value),
+            Ok(value) => self.release().map(|()| value),
             Err(error) => {
-                held.end_lost(&error);
+                self.held.end_lost(&error);
                 Err(error)
             }
         }
+    }
+
+    /// It stands apart from the generic fn, which each user's crate compiles again.
+    fn release(self) -> Result<(), LockError> {
+        let Self { held, thread, clock } = self;
+        thread.block_on(with_clock_of(clock, async { held.release().await }))
     }
 }
 

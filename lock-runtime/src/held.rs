@@ -53,11 +53,24 @@ impl Held {
     ///
     /// [`LockError::Lost`] when the hold was lost, and the body was dropped for that reason.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
+        Protected::new(self.watch(), &self.guard.span, self.frame().around(body))
+    }
+
+    /// Like the next two it stands apart from the generic fns, which each user's crate compiles again.
+    fn watch(&self) -> Watch<'_> {
         // No await stands between the start of its own hold and its body. Of several keys, the first may be held for long.
         let is_new = !self.guard.is_borrowed() && self.guard.others().next().is_none();
-        let others = self.guard.handles().skip(1);
-        let watch = Watch::new(self.guard.first.handle(), others, self.is_stopped, is_new);
-        Protected::new(watch, &self.guard.span, self.frame().around(body))
+        Watch::new(self.guard.first.handle(), self.guard.handles().skip(1), self.is_stopped, is_new)
+    }
+
+    fn frame(&self) -> Frame {
+        let frame = |lock: &Locked, others| Frame::new(lock.handle().clone(), lock.is_borrowed(), others);
+        frame(&self.guard.first, self.guard.others().map(|lock| frame(lock, Box::default())).collect())
+    }
+
+    fn check(&self, completed: bool) -> Result<(), LockError> {
+        let lost = self.guard.handles().find(|handle| !handle.is_valid());
+        lost.map_or(Ok(()), |handle| Err(handle.lost_error(completed)))
     }
 
     /// Runs `body` on this thread, to its end.
@@ -69,16 +82,6 @@ impl Held {
         self.check(false)?;
         let _inside = self.guard.span.enter();
         Ok(self.frame().run(body))
-    }
-
-    fn frame(&self) -> Frame {
-        let frame = |lock: &Locked, others| Frame::new(lock.handle().clone(), lock.is_borrowed(), others);
-        frame(&self.guard.first, self.guard.others().map(|lock| frame(lock, Box::default())).collect())
-    }
-
-    fn check(&self, completed: bool) -> Result<(), LockError> {
-        let lost = self.guard.handles().find(|handle| !handle.is_valid());
-        lost.map_or(Ok(()), |handle| Err(handle.lost_error(completed)))
     }
 
     /// Releases the lock and returns the outcome of the body. The release begins at once, and the future waits for its answer.
