@@ -2,23 +2,19 @@
 //! release.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use ::core;
 pub use ::core::option::Option::{None, Some};
 pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
-mod constant;
-
-pub use constant::{
-    check_expire, check_expire_ms, check_expire_s, check_linger, check_linger_ms, check_linger_s, check_max_hold,
-    check_max_hold_ms, check_max_hold_s, check_permits, check_prefix,
-};
-
 pub use crate::blocking::Blocking;
 pub use crate::held::Held;
 pub use crate::options::{Amount, LockOptions};
 
+use crate::settings::{problem_of_lease, problem_of_linger, problem_of_max_hold};
+use crate::share::Share;
 use crate::{InvalidKey, LockError, LockManager, NameParts};
 
 /// Calls the closure of `on_fail = |err| …`. The closure is an argument here, so the compiler knows the type of `err`.
@@ -95,7 +91,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 ///
 /// As [`LockRequest::run`](crate::LockRequest::run), and [`LockError::NotInstalled`].
 pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<Output = Result<Held, LockError>> {
-    options.enter(manager.map(LockManager::into_engine))
+    options.enter(manager.map(|manager| manager.engine))
 }
 
 /// The same on the thread of a fn that is not async.
@@ -104,7 +100,7 @@ pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<
 ///
 /// As [`LockRequest::run_blocking`](crate::LockRequest::run_blocking), and [`LockError::NotInstalled`].
 pub fn enter_blocking(options: LockOptions, manager: Option<LockManager>) -> Result<Blocking, LockError> {
-    Blocking::enter(&mut options.entry(manager.map(LockManager::into_engine), true)?)
+    Blocking::enter(&mut options.entry(manager.map(|manager| manager.engine), true)?, true)
 }
 
 /// The return type of a fn that is not async. It must not be a future under another name: the future would run without the lock.
@@ -176,4 +172,87 @@ pub fn unshared<T, P>(inner: Result<T, P>) -> T {
 /// [`InvalidKey`] when the text is empty, or when the value can't be written as a text.
 pub fn displayed<T: std::fmt::Display + ?Sized>(value: &T, name: &mut NameParts) -> KeyResult {
     name.displayed(&value)
+}
+
+// Options that are constants are checked by the compiler, other values when they are used.
+
+/// Checks `prefix = PREFIX`. Other mistakes in a prefix are found at run time: a `const fn` sees only bytes.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_prefix(prefix: &str) {
+    let mut rest = prefix.as_bytes();
+    assert!(!rest.is_empty(), "the prefix is empty: name what is locked, or leave `prefix` out to use the fn's path");
+    while let [first, others @ ..] = rest {
+        assert!(
+            !matches!(first, b'{' | b'}'),
+            "the prefix contains a brace, which would move the lock to another cluster slot"
+        );
+        let is_blank = *first <= b' ' || *first == 0x7f;
+        assert!(!is_blank, "the prefix contains a blank or a control character");
+        rest = others;
+    }
+}
+
+/// The checks of a time as a `Duration`, in milliseconds and in seconds.
+macro_rules! checks {
+    ($($any:ident, $ms:ident, $s:ident: $problem:ident, $negative:literal;)*) => {$(
+        /// Checks a constant `Duration`.
+        ///
+        /// # Panics
+        ///
+        /// At compile time, with the mistake.
+        #[track_caller]
+        pub const fn $any(time: Duration) {
+            refuse($problem(time.as_nanos()));
+        }
+
+        /// Checks a constant number of milliseconds.
+        ///
+        /// # Panics
+        ///
+        /// At compile time, with the mistake.
+        #[track_caller]
+        pub const fn $ms(millis: i128) {
+            assert!(millis >= 0, $negative);
+            refuse($problem(millis.unsigned_abs().saturating_mul(1_000_000)));
+        }
+
+        /// Checks a constant number of seconds.
+        ///
+        /// # Panics
+        ///
+        /// At compile time, with the mistake.
+        #[track_caller]
+        pub const fn $s(seconds: i128) {
+            $ms(seconds.saturating_mul(1000));
+        }
+    )*};
+}
+
+checks! {
+    check_expire, check_expire_ms, check_expire_s: problem_of_lease, "a lease can't be negative";
+    check_max_hold, check_max_hold_ms, check_max_hold_s: problem_of_max_hold, "a hold can't be negative";
+    check_linger, check_linger_ms, check_linger_s: problem_of_linger, "a linger time can't be negative";
+}
+
+/// Checks a constant number of permits.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_permits(permits: i128) {
+    let is_possible = permits > 0 && permits.unsigned_abs() <= Share::MOST_PERMITS as u128;
+    assert!(is_possible, "the number of permits is zero, negative, or more than 4,294,967,294: write at least 1");
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "the compiler shows it")]
+const fn refuse(problem: Option<&str>) {
+    if let Some(problem) = problem {
+        panic!("{}", problem);
+    }
 }

@@ -16,7 +16,7 @@ use crate::clock::lent::with_clock_of;
 use crate::entry::Entry;
 use crate::held::Held;
 use crate::keeper::thread::KeeperThread;
-use crate::{BackendError, LockError, LockGuard};
+use crate::{BackendError, LockError};
 
 /// More than tokio allows a task to do in one poll.
 const MOST_BUDGET: usize = 256;
@@ -32,10 +32,18 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// Waits for the lock on this thread.
-    pub(crate) fn enter(entry: &mut Entry) -> Result<Self, LockError> {
-        let (thread, clock) = thread_of(entry)?;
-        let held = thread.block_on(with_clock_of(clock.clone(), entry.enter()))?;
+    /// Waits for the lock on this thread. An error where this thread must not wait.
+    pub(crate) fn enter(entry: &mut Entry, is_body: bool) -> Result<Self, LockError> {
+        let key = || entry.request.key.to_string();
+        if runs_tasks() {
+            return Err(LockError::InAsyncTask { key: key() });
+        }
+        let clock = Handle::try_current().ok().filter(|_| entry.engine.has_time_of_runtimes());
+        let thread = entry.engine.thread().map_err(|error| LockError::Backend {
+            key: key(),
+            problem: BackendError::caused_by(format!("the thread that keeps locks can't be started: {error}"), error),
+        })?;
+        let held = thread.block_on(with_clock_of(clock.clone(), entry.enter(is_body)))?;
         Ok(Self { held, thread, clock })
     }
 
@@ -54,31 +62,11 @@ impl Blocking {
         }
     }
 
+    /// It stands apart from the generic fn, which each user's crate compiles again.
     fn release(self) -> Result<(), LockError> {
         let Self { held, thread, clock } = self;
         thread.block_on(with_clock_of(clock, async { held.release().await }))
     }
-}
-
-/// Waits for the lock on this thread, and returns the guard.
-pub(crate) fn acquire(entry: &mut Entry) -> Result<LockGuard, LockError> {
-    let (thread, clock) = thread_of(entry)?;
-    thread.block_on(with_clock_of(clock, entry.acquire()))
-}
-
-/// The thread whose runtime drives what this thread waits for, and the runtime of this thread, when the lock is in this process. An error
-/// where this thread must not wait.
-fn thread_of(entry: &Entry) -> Result<(Arc<KeeperThread>, Option<Handle>), LockError> {
-    let key = || entry.request.key.to_string();
-    if runs_tasks() {
-        return Err(LockError::InAsyncTask { key: key() });
-    }
-    let no_thread = |error| LockError::Backend {
-        key: key(),
-        problem: BackendError::caused_by(format!("the thread that keeps locks can't be started: {error}"), error),
-    };
-    let clock = Handle::try_current().ok().filter(|_| entry.engine.has_time_of_runtimes());
-    entry.engine.thread().map(|thread| (thread, clock)).map_err(no_thread)
 }
 
 /// Whether this thread is polling an asynchronous task, and must not wait.

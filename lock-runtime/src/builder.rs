@@ -8,11 +8,6 @@ use lock_wire::Trust;
 use crate::settings::Settings;
 
 pub(crate) mod connect;
-pub(crate) mod quorum;
-mod wired;
-
-#[cfg(feature = "testing")]
-pub(crate) use connect::on_memory;
 
 /// The settings of a [`LockManager`](crate::LockManager), made by [`LockManager::builder`](crate::LockManager::builder).
 ///

@@ -6,12 +6,12 @@ use std::io;
 use std::sync::Arc;
 
 use crate::LockError;
+use crate::error::LossReason;
 use crate::fork::Origin;
 use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
 use crate::local::{self, Core, Hold, Schedule};
 use crate::lock::ResolvedRequest;
-use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe;
 use crate::opaque::Opaque;

@@ -6,11 +6,11 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
+use crate::guard::Locked;
 use crate::held::Held;
 use crate::local::Hold;
 use crate::lock::{ResolvedRequest, answer_time};
-use crate::observe::Path;
-use crate::observe::spans::{HoldSpan, WaitSpan};
+use crate::observe::{HoldSpan, Path, WaitSpan};
 use crate::opaque::Opaque;
 use crate::scope::Frame;
 use crate::token::Token;
@@ -31,93 +31,71 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) async fn acquire(&mut self) -> Result<LockGuard, LockError> {
+    /// Waits for the lock. A body (`is_body`) enters the hold that an outer body has already; a guard would wait for itself.
+    pub(crate) async fn enter(&mut self, is_body: bool) -> Result<Held, LockError> {
         surroundings::check()?;
-        self.look_around();
-        let Self { engine, request, .. } = &*self;
-        if let Some(set) = &self.set {
-            return Box::pin(self.acquire_all(set)).await;
-        }
-        if let Some(frame) = self.frame_of(request) {
-            return Err(already_held(request, !frame.hold().covers(request.share)));
-        }
-        if let Some(span) = self.wait_span() {
-            return Box::pin(self.acquire_inside(span)).await;
-        }
-        engine.acquire(request).await.map(LockGuard::owning)
-    }
-
-    pub(crate) async fn enter(&mut self) -> Result<Held, LockError> {
-        surroundings::check()?;
-        self.look_around();
-        let Self { engine, request, .. } = &*self;
-        if let Some(set) = &self.set {
-            return Box::pin(self.enter_all(set)).await;
-        }
-        if let Some(frame) = self.frame_of(request) {
-            if !frame.hold().covers(request.share) {
-                return Err(already_held(request, true));
-            }
-            // Boxed: most calls never get here, and need no room for it.
-            return Box::pin(self.reenter(frame)).await;
-        }
-        if let Some(span) = self.wait_span() {
-            let guard = Box::pin(self.acquire_inside(span)).await?;
-            return Ok(Held::new(guard, request.body, None));
-        }
-        Ok(Held::new(LockGuard::owning(engine.acquire(request).await?), request.body, None))
-    }
-
-    /// Finds out whether the lock is asked for inside of a body: then the shutdown waits for both.
-    fn look_around(&mut self) {
+        // The shutdown waits for an outer body, and so for what is asked for inside of it.
         if scope::is_inside(self.engine.core()) {
             self.request.is_inside = true;
-            self.set.iter_mut().for_each(|set| set.note_inside());
+            self.set.iter_mut().for_each(|set| set.requests.iter_mut().for_each(|request| request.is_inside = true));
         }
+        let Self { engine, request, .. } = &*self;
+        // What most callers don't need is boxed: it takes no room in what they wait for.
+        if let Some(set) = &self.set {
+            return Box::pin(self.enter_all(set, is_body)).await;
+        }
+        if let Some(outer) = self.find_outer(request, is_body)? {
+            return Box::pin(self.reenter(outer)).await;
+        }
+        if let Some(span) = WaitSpan::begin(&request.key, request.prefix()) {
+            return Box::pin(self.acquire_inside(span)).await;
+        }
+        let hold = engine.acquire(request).await?;
+        Ok(Held::new(LockGuard::with_span(Locked::Held(hold), HoldSpan::default()), request.body, None))
     }
 
-    /// The innermost body of this task that holds the lock of `request` already.
-    fn frame_of(&self, request: &ResolvedRequest) -> Option<Frame> {
-        Frame::find(|hold| hold.is_of(self.engine.core(), &request.key))
+    async fn acquire_inside(&self, span: WaitSpan) -> Result<Held, LockError> {
+        let request = &self.request;
+        let path = |hold: &Hold| Some(hold.handle().path());
+        let (hold, span) = wait_inside(Some(span), request, self.engine.acquire(request), path).await?;
+        Ok(Held::new(LockGuard::with_span(Locked::Held(hold), span), request.body, None))
     }
 
-    /// The span of the wait, when somebody listens.
-    fn wait_span(&self) -> Option<WaitSpan> {
-        WaitSpan::begin(&self.request.key, self.request.prefix())
+    /// The innermost body of this task that holds the lock of `request`. An error when its hold can't be entered.
+    fn find_outer(&self, request: &ResolvedRequest, is_body: bool) -> Result<Option<Frame>, LockError> {
+        let outer = Frame::find(|hold| hold.is_of(self.engine.core(), &request.key));
+        let covers = outer.as_ref().is_none_or(|outer| outer.hold().covers(request.share));
+        if outer.is_none() || (covers && is_body) {
+            return Ok(outer);
+        }
+        Err(LockError::AlreadyHeld { key: request.key.to_string(), wants_more: !covers })
     }
 
-    /// Waits for the lock inside of `span`. The guard has a span of its own.
-    ///
-    /// Its caller boxes it: most waiters have no span, and need no room for it.
-    async fn acquire_inside(&self, span: WaitSpan) -> Result<LockGuard, LockError> {
-        acquire_inside(span, &self.request, self.engine.acquire(&self.request)).await
-    }
-
-    /// Enters the hold of an outer body, inside of a span when somebody listens.
+    /// Enters the hold of an outer body.
     async fn reenter(&self, outer: Frame) -> Result<Held, LockError> {
-        let Some(span) = self.wait_span() else { return self.enter_again(outer).await };
-        let outcome = span.around(self.enter_again(outer)).await;
-        span.end(outcome.as_ref().map(|_| Some(Path::ReEntry)));
-        let mut held = outcome?;
-        held.enter_span(HoldSpan::begin(&self.request.key, self.request.prefix(), Some(Path::ReEntry)));
+        let span = WaitSpan::begin(&self.request.key, self.request.prefix());
+        let entering = self.borrow(&outer);
+        let (mut held, span) = wait_inside(span, &self.request, entering, |_| Some(Path::ReEntry)).await?;
+        held.guard.span = span;
         Ok(held)
     }
 
-    /// Enters the hold of an outer body. Joined calls enter it one after another.
-    async fn enter_again(&self, outer: Frame) -> Result<Held, LockError> {
+    /// Borrows the hold of an outer body. Joined calls have it one after another.
+    async fn borrow(&self, outer: &Frame) -> Result<Held, LockError> {
         let request = &self.request;
         let give_up = Deadline::after(request.timeout);
-        let turn = self.inner_turn(&outer, request, give_up).await?;
+        let turn = self.wait_for_siblings(outer, request, give_up).await?;
         let by = Deadline::after(answer_time(give_up.remaining(), self.engine.core().settings().command_timeout));
         let handle = outer.hold().borrow(request.fenced, by).await?;
         handle.confirm_for(request, by).await?;
         // The body starts without another wait. A call that failed, or was dropped, keeps nobody out.
         handle.keep_out(request, Moment::now());
-        Ok(Held::new(LockGuard::borrowing(handle), request.body, turn))
+        let guard = LockGuard::with_span(Locked::Borrowed(handle), HoldSpan::default());
+        Ok(Held::new(guard, request.body, turn))
     }
 
     /// The turn among the calls that are joined in an outer body.
-    async fn inner_turn(
+    async fn wait_for_siblings(
         &self,
         outer: &Frame,
         request: &ResolvedRequest,
@@ -133,44 +111,34 @@ impl Entry {
         }
         tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map(Some).map_err(|_| {
             let core = self.engine.core();
-            let error = behind_itself(request, &core.settings().label);
-            core.note_timeout(request, request.timeout, &error, None);
+            let (key, holder) = (request.key.to_string(), Some(core.settings().label.clone()));
+            let waited = request.timeout;
+            let error = LockError::Timeout { key, waited, holder, held_here: true, frees_in: None, rests: false };
+            core.note_timeout(request, waited, &error, None);
             error
         })
     }
 }
 
-/// The error of a task that would wait for itself.
-fn already_held(request: &ResolvedRequest, wants_more: bool) -> LockError {
-    LockError::AlreadyHeld { key: request.key.to_string(), wants_more }
-}
-
-/// The error of a nested call when a joined sibling kept the lock that both calls had entered.
-fn behind_itself(request: &ResolvedRequest, label: &str) -> LockError {
-    let (key, holder) = (request.key.to_string(), Some(label.to_owned()));
-    LockError::Timeout { key, waited: request.timeout, holder, held_here: true, frees_in: None, rests: false }
-}
-
-/// Waits for the hold inside of `span`. The guard has a span of its own.
-async fn acquire_inside(
-    span: WaitSpan,
+/// Waits inside of `span`, if there is one. Then the hold has a span, too.
+async fn wait_inside<T>(
+    span: Option<WaitSpan>,
     request: &ResolvedRequest,
-    acquiring: impl Future<Output = Result<Hold, LockError>>,
-) -> Result<LockGuard, LockError> {
-    let outcome = span.around(acquiring).await;
-    let path = outcome.as_ref().map(|hold| Some(hold.handle().path()));
+    waiting: impl Future<Output = Result<T, LockError>>,
+    path_of: impl Fn(&T) -> Option<Path>,
+) -> Result<(T, HoldSpan), LockError> {
+    let Some(span) = span else { return Ok((waiting.await?, HoldSpan::default())) };
+    let outcome = span.around(waiting).await;
+    let path = outcome.as_ref().map(path_of);
     span.end(path);
     let path = path.ok().flatten();
-    let mut guard = LockGuard::owning(outcome?);
-    guard.enter_span(HoldSpan::begin(&request.key, request.prefix(), path));
-    Ok(guard)
+    Ok((outcome?, HoldSpan::begin(&request.key, request.prefix(), path)))
 }
 
-/// Adopts the lock of `ticket`, inside of spans when somebody listens.
+/// Adopts the lock of `ticket`.
 pub(crate) async fn adopt(engine: &Engine, request: &ResolvedRequest, ticket: &Token) -> Result<LockGuard, LockError> {
-    let adopting = engine.adopt(request, ticket);
-    match WaitSpan::begin(&request.key, request.prefix()) {
-        Some(span) => acquire_inside(span, request, adopting).await,
-        None => adopting.await.map(LockGuard::owning),
-    }
+    let span = WaitSpan::begin(&request.key, request.prefix());
+    let path = |hold: &Hold| Some(hold.handle().path());
+    let (hold, span) = wait_inside(span, request, engine.adopt(request, ticket), path).await?;
+    Ok(LockGuard::with_span(Locked::Held(hold), span))
 }

@@ -1,19 +1,17 @@
 //! [`LockGuard`]: a held lock in the hands of a user.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, Either, FutureExt as _, join_all, lazy, ready, select_all};
+use futures_util::future::{Either, FutureExt as _, join_all, lazy, ready, select_all};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::coop::{consume_budget, cooperative};
 
+use crate::clock::Moment;
 use crate::local::{Hold, HoldHandle, Releasing};
-use crate::observe::spans::HoldSpan;
+use crate::observe::HoldSpan;
 use crate::{FencingToken, LockError, LockTicket, surroundings};
-
-mod others;
-
-use others::{Locked, Others};
 
 /// A held lock. The hold ends when the guard is released or dropped, or when its deadline passes.
 ///
@@ -33,79 +31,72 @@ use others::{Locked, Others};
 /// ```
 #[must_use = "dropping a guard releases the lock at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
-    first: Locked,
+    pub(crate) first: Locked,
     /// The other locks of a guard that has several.
     others: Option<Box<Others>>,
-    span: HoldSpan,
+    pub(crate) span: HoldSpan,
+}
+
+/// One lock of a guard.
+pub(crate) enum Locked {
+    Held(Hold),
+    /// Its hold is that of an outer body of the same task.
+    Borrowed(HoldHandle),
+}
+
+/// The locks of a guard behind its first.
+struct Others {
+    /// In the order of the names.
+    locks: Vec<Locked>,
+    /// For each key as it was given: its place among all locks of the guard.
+    given: Box<[usize]>,
+    /// The turns in the outer bodies whose holds are borrowed.
+    turns: Vec<OwnedMutexGuard<()>>,
+}
+
+impl Locked {
+    pub(crate) fn handle(&self) -> &HoldHandle {
+        match self {
+            Self::Held(hold) => hold.handle(),
+            Self::Borrowed(handle) => handle,
+        }
+    }
+
+    pub(crate) fn is_borrowed(&self) -> bool {
+        matches!(self, Self::Borrowed(_))
+    }
 }
 
 impl LockGuard {
-    pub(crate) fn owning(hold: Hold) -> Self {
-        Self { first: Locked::Held(hold), others: None, span: HoldSpan::default() }
+    pub(crate) fn with_span(lock: Locked, span: HoldSpan) -> Self {
+        Self { first: lock, others: None, span }
     }
 
-    pub(crate) fn borrowing(handle: HoldHandle) -> Self {
-        Self { first: Locked::Borrowed(handle), others: None, span: HoldSpan::default() }
-    }
-
-    pub(crate) fn handle(&self) -> &HoldHandle {
-        self.first.handle()
-    }
-
-    /// This guard with the locks of `others` as well, all in the order of their names. For each key as it was given, `given` has
-    /// its place among all of them. The `turns` are those of borrowed holds.
-    pub(crate) fn with_others(
-        mut self,
-        others: Vec<Self>,
+    /// A guard with all these `locks`, which are in the order of their names. For each key as it was given, `given` has its place among
+    /// them. The `turns` are those of borrowed holds. `None` without a lock.
+    pub(crate) fn of_all(
+        locks: Vec<Locked>,
         given: Box<[usize]>,
         turns: Vec<OwnedMutexGuard<()>>,
-    ) -> Self {
-        let mut span = std::mem::take(&mut self.span);
-        let mut members = Vec::with_capacity(others.len());
-        for other in others {
-            span = span.or(other.span);
-            members.push(other.first);
-        }
-        Self { others: Some(Box::new(Others { members, given, turns })), span, ..self }
+        span: HoldSpan,
+    ) -> Option<Self> {
+        let mut locks = locks.into_iter();
+        let first = locks.next()?;
+        Some(Self { first, others: Some(Box::new(Others { locks: locks.collect(), given, turns })), span })
     }
 
-    /// Its first hold, and whether it is borrowed from an outer body.
-    pub(crate) fn first(&self) -> (&HoldHandle, bool) {
-        (self.first.handle(), self.first.is_borrowed())
+    /// Its locks but the first.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &Locked> {
+        self.others.iter().flat_map(|others| &others.locks)
     }
 
-    /// The same of its other holds.
-    pub(crate) fn others(&self) -> impl Iterator<Item = (&HoldHandle, bool)> {
-        self.others.iter().flat_map(|others| others.holds())
-    }
-
-    /// All its holds.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &HoldHandle> {
-        std::iter::once(self.handle()).chain(self.other_handles())
+        std::iter::once(&self.first).chain(self.others()).map(Locked::handle)
     }
 
-    /// The holds of its locks but the first.
-    pub(crate) fn other_handles(&self) -> impl Iterator<Item = &HoldHandle> {
-        self.others().map(|(handle, _)| handle)
-    }
-
-    /// Gives the hold a span.
-    pub(crate) fn enter_span(&mut self, span: HoldSpan) {
-        self.span = span;
-    }
-
-    pub(crate) fn span(&self) -> &HoldSpan {
-        &self.span
-    }
-
-    /// Ends the hold's span, perhaps with an error.
-    pub(crate) fn end_span(&mut self, error: Option<&LockError>) {
-        self.span.end(error);
-    }
-
-    /// Whether the hold is borrowed from an outer body of the same task.
+    /// Whether all its holds are borrowed from outer bodies of the same task.
     pub(crate) fn is_borrowed(&self) -> bool {
-        self.first.is_borrowed() && self.others.as_ref().is_none_or(|others| others.are_borrowed())
+        self.first.is_borrowed() && self.others().all(Locked::is_borrowed)
     }
 
     /// The lock's name in Redis, for logs and for a look at the server. Of several locks it is the first by name.
@@ -119,7 +110,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn key(&self) -> &str {
-        self.handle().key()
+        self.first.handle().key()
     }
 
     /// The names of all its locks in Redis, sorted, each once. Most guards have one lock.
@@ -171,7 +162,7 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.handle().fencing_token()
+        self.first.handle().fencing_token()
     }
 
     /// Whether the lock is still held, as far as this process knows. It is local: nothing is sent.
@@ -238,16 +229,13 @@ impl LockGuard {
     /// # Cancel safety
     ///
     /// Cancel safe: it only watches.
-    pub async fn lost(&self) {
+    pub fn lost(&self) -> impl Future<Output = ()> + Send {
         match &self.others {
-            None => self.handle().lost().await,
-            Some(_) => self.any_lost().await,
+            None => Either::Left(self.first.handle().lost()),
+            Some(_) => {
+                Either::Right(select_all(self.handles().map(|handle| Box::pin(handle.lost()))).map(drop).boxed())
+            }
         }
-    }
-
-    /// Boxed, and so compiled here once.
-    fn any_lost(&self) -> BoxFuture<'_, ()> {
-        select_all(self.handles().map(|handle| Box::pin(handle.lost()))).map(drop).boxed()
     }
 
     /// Moves the deadline to `lease` from now, less the allowance for clock drift (by default 1 % and 2 ms). It never
@@ -273,19 +261,15 @@ impl LockGuard {
     /// # Cancel safety
     ///
     /// Cancel safe: at worst Redis keeps the lock for longer than this process uses it.
-    pub async fn extend(&self, lease: Duration) -> Result<(), LockError> {
-        self.extending(lease).await
-    }
-
-    /// Boxed, and so compiled here once.
-    fn extending(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
-        Box::pin(cooperative(async move {
+    pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), LockError>> + Send {
+        cooperative(async move {
             surroundings::check()?;
             match &self.others {
-                None => self.handle().extend(lease).await,
+                None => self.first.handle().extend(lease).await,
                 Some(_) => join_all(self.handles().map(|handle| handle.extend(lease))).await.into_iter().collect(),
             }
-        }))
+        })
+        .boxed()
     }
 
     /// Gives the lock away: it is not released, but waits for its adopter for so long, renewed by nobody. Whoever has the ticket takes
@@ -328,21 +312,20 @@ impl LockGuard {
     ///
     /// Dropping the future releases the lock in the background, whether it was given away already or not.
     pub fn into_ticket(self, kept_for: Duration) -> impl Future<Output = Result<LockTicket, LockError>> + Send {
-        self.giving_away(kept_for)
-    }
-
-    /// Boxed, and so compiled here once.
-    fn giving_away(self, kept_for: Duration) -> BoxFuture<'static, Result<LockTicket, LockError>> {
         cooperative(async move {
             surroundings::check()?;
             let Self { first, others, mut span } = self;
-            let outcome = match (first, others) {
-                (Locked::Held(hold), None) => give_away(hold, kept_for).await,
-                _ => Err(LockError::setting(
-                    "ticket",
-                    "a guard of `lock_all` can't be given away: take `lock` with one key",
-                )),
-            };
+            let outcome = async {
+                let (Locked::Held(hold), None) = (first, others) else {
+                    let reason = "a guard of `lock_all` can't be given away: take `lock` with one key";
+                    return Err(LockError::setting("ticket", reason));
+                };
+                let handle = hold.handle().clone();
+                handle.check_gift(kept_for)?;
+                let prefix = handle.prefix();
+                Ok(LockTicket { key: Arc::clone(handle.name()), prefix, token: hold.give_away(kept_for).await? })
+            }
+            .await;
             span.end(outcome.as_ref().err());
             outcome
         })
@@ -389,11 +372,11 @@ impl LockGuard {
         .then(|released| consume_budget().map(|()| released))
     }
 
-    /// Begins to release the lock. What is left to wait for is boxed, and so compiled here once.
+    /// Begins to release the lock. The future waits for the answer.
     pub(crate) fn begin_release(self) -> Releasing {
         let Self { first, others, mut span } = self;
         let releasing = match (others, first) {
-            (Some(others), first) => Either::Right(others.release(first).boxed()),
+            (Some(others), first) => Either::Right(release_all(first, *others).boxed()),
             (None, Locked::Held(hold)) => hold.release(),
             (None, Locked::Borrowed(_)) => Either::Left(ready(Ok(()))),
         };
@@ -404,11 +387,21 @@ impl LockGuard {
     }
 }
 
-async fn give_away(hold: Hold, kept_for: Duration) -> Result<LockTicket, LockError> {
-    let handle = hold.handle().clone();
-    handle.check_gift(kept_for)?;
-    let prefix = handle.prefix();
-    Ok(LockTicket::new(handle.name(), prefix, hold.give_away(kept_for).await?))
+/// Releases all locks of a guard at the same time. A loss comes before any other error.
+async fn release_all(first: Locked, Others { locks, turns, .. }: Others) -> Result<(), LockError> {
+    let now = Moment::now();
+    // All holds end here, before the first await: what is not polled again keeps no lock.
+    let releases = std::iter::once(first).chain(locks).map(|lock| match lock {
+        Locked::Held(hold) => hold.release_beside_others(now),
+        Locked::Borrowed(handle) => {
+            Either::Left(ready(if handle.is_valid() { Ok(()) } else { Err(handle.lost_error(true)) }))
+        }
+    });
+    let outcomes = join_all(releases).await;
+    drop(turns);
+    let mut errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+    let first_loss = errors.iter().position(LockError::is_lost).unwrap_or_default();
+    if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(first_loss)) }
 }
 
 impl fmt::Debug for LockGuard {

@@ -3,16 +3,16 @@
 use futures_util::future::{Either, FutureExt as _, ready};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::local::{Hold, HoldHandle, Protected, Releasing, Watch};
+use crate::guard::Locked;
+use crate::local::{Protected, Watch};
 use crate::observe;
-use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
 use crate::{FencingToken, LockError, LockGuard};
 
 /// A held lock around a body.
 #[derive(Debug)]
 pub struct Held {
-    guard: LockGuard,
+    pub(crate) guard: LockGuard,
     /// Whether the body is stopped when its lock is lost.
     is_stopped: bool,
     /// Keeps out the joined calls that entered the same outer hold.
@@ -22,11 +22,6 @@ pub struct Held {
 impl Held {
     pub(crate) fn new(guard: LockGuard, is_stopped: bool, turn: Option<OwnedMutexGuard<()>>) -> Self {
         Self { guard, is_stopped, _turn: turn }
-    }
-
-    /// Gives the hold a span.
-    pub(crate) fn enter_span(&mut self, span: HoldSpan) {
-        self.guard.enter_span(span);
     }
 
     /// The guard that `guard = NAME` binds.
@@ -52,13 +47,30 @@ impl Held {
     }
 
     /// Runs `body`, and checks the deadline before each of its polls. The returned future drops `body` when it is
-    /// dropped itself. Drop it before anybody hears that the lock is free.
+    /// dropped itself. Drop it before the lock is free.
     ///
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold was lost, and the body was dropped for that reason.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
-        Protected::new(self.watch(), self.guard.span(), self.frame().around(body))
+        Protected::new(self.watch(), &self.guard.span, self.frame().around(body))
+    }
+
+    /// Like the next two it stands apart from the generic fns, which each user's crate compiles again.
+    fn watch(&self) -> Watch<'_> {
+        // No await stands between the start of its own hold and its body. Of several keys, the first may be held for long.
+        let is_new = !self.guard.is_borrowed() && self.guard.others().next().is_none();
+        Watch::new(self.guard.first.handle(), self.guard.handles().skip(1), self.is_stopped, is_new)
+    }
+
+    fn frame(&self) -> Frame {
+        let frame = |lock: &Locked, others| Frame::new(lock.handle().clone(), lock.is_borrowed(), others);
+        frame(&self.guard.first, self.guard.others().map(|lock| frame(lock, Box::default())).collect())
+    }
+
+    fn check(&self, completed: bool) -> Result<(), LockError> {
+        let lost = self.guard.handles().find(|handle| !handle.is_valid());
+        lost.map_or(Ok(()), |handle| Err(handle.lost_error(completed)))
     }
 
     /// Runs `body` on this thread, to its end.
@@ -67,25 +79,9 @@ impl Held {
     ///
     /// [`LockError::Lost`] when the hold was lost before.
     pub fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
-        self.check()?;
-        let _inside = self.guard.span().enter();
+        self.check(false)?;
+        let _inside = self.guard.span.enter();
         Ok(self.frame().run(body))
-    }
-
-    fn check(&self) -> Result<(), LockError> {
-        let lost = self.guard.handles().find(|handle| !handle.is_valid());
-        lost.map_or(Ok(()), |handle| Err(handle.lost_error(false)))
-    }
-
-    fn watch(&self) -> Watch<'_> {
-        // No await stands between the start of its own hold and its body. Of several keys, the first may be held for long.
-        let is_new = !self.guard.is_borrowed() && self.guard.other_handles().next().is_none();
-        Watch::new(self.guard.handle(), self.guard.other_handles(), self.is_stopped, is_new)
-    }
-
-    fn frame(&self) -> Frame {
-        let frame = |(handle, is_borrowed): (&HoldHandle, bool)| Frame::new(handle.clone(), is_borrowed);
-        frame(self.guard.first()).with_others(self.guard.others().map(frame).collect())
     }
 
     /// Releases the lock and returns the outcome of the body. The release begins at once, and the future waits for its answer.
@@ -104,8 +100,16 @@ impl Held {
     }
 
     /// Releases the lock after its body has run to its end. The work was done under the lock, so only a loss is an error.
-    pub(crate) fn release(self) -> impl Future<Output = Result<(), LockError>> {
-        self.begin_release().map(|released| match released {
+    pub(crate) fn release(mut self) -> impl Future<Output = Result<(), LockError>> {
+        let releasing = if self.guard.is_borrowed() {
+            // A borrowed hold goes on.
+            let ended = self.check(true);
+            self.guard.span.end(ended.as_ref().err());
+            Either::Left(ready(ended))
+        } else {
+            self.guard.begin_release()
+        };
+        releasing.map(|released| match released {
             Err(error) if !error.is_lost() => {
                 observe::unreleased(&error);
                 Ok(())
@@ -114,24 +118,8 @@ impl Held {
         })
     }
 
-    /// A borrowed hold goes on: only whether it lasts is told.
-    fn begin_release(mut self) -> Releasing {
-        if !self.guard.is_borrowed() {
-            return self.guard.begin_release();
-        }
-        let lost = self.guard.handles().find(|handle| !handle.is_valid());
-        let ended = lost.map_or(Ok(()), |handle| Err(handle.lost_error(true)));
-        self.guard.end_span(ended.as_ref().err());
-        Either::Left(ready(ended))
-    }
-
     /// Drops the hold of a body that was stopped.
     pub(crate) fn end_lost(mut self, error: &LockError) {
-        self.guard.end_span(Some(error));
+        self.guard.span.end(Some(error));
     }
-}
-
-#[expect(dead_code, reason = "the compiler proves that a hold can move between threads")]
-fn holds_are_send(hold: Hold) -> impl Send {
-    hold
 }

@@ -1,16 +1,19 @@
 //! [`LockKey`]: a value that names what a lock protects, and how it becomes the lock's name.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::num::{
+    NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize, NonZeroU8, NonZeroU16, NonZeroU32,
+    NonZeroU64, NonZeroU128, NonZeroUsize,
+};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::room::{finish, take_room};
-use crate::token::push_escaped;
+use uuid::Uuid;
+
+use crate::token::{finish, push_escaped, take_buffer};
 use crate::{InvalidKey, LockError};
-
-mod prefix_place;
-mod types;
-
-pub(crate) use prefix_place::PrefixPlace;
 
 /// The longest lock name, in bytes after escaping.
 ///
@@ -160,13 +163,9 @@ impl NameParts {
             self.name.push_str(text);
             return Ok(());
         }
-        for character in text.chars() {
-            // A name over the limit is refused at the end. Until then there is no need to hold all of a huge key.
-            if self.name.len() > MAX_NAME_BYTES {
-                break;
-            }
-            escape(&mut self.name, character);
-        }
+        // A name over the limit is refused in the end, so the rest of a huge key does not matter.
+        let start = text.chars().take(MAX_NAME_BYTES + 1);
+        push_escaped(&mut self.name, start, |character| is_separator(character) || character.is_control());
         Ok(())
     }
 
@@ -194,24 +193,15 @@ fn is_separator(character: char) -> bool {
     matches!(character, '%' | ':' | '{' | '}')
 }
 
-fn escape(name: &mut String, character: char) {
-    if is_separator(character) || character.is_control() {
-        push_escaped(name, character);
-    } else {
-        name.push(character);
-    }
-}
-
 /// The lock's name without its namespace: `prefix:part:part…`.
 pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<Arc<str>, LockError> {
     check_text(prefix).map_err(|problem| LockError::InvalidKey {
         key: prefix.escape_default().to_string(),
         reason: InvalidKey::new(format!("the prefix {problem}")),
     })?;
-    let mut parts = NameParts { name: take_room(), parts: 0 };
+    let mut parts = NameParts { name: take_buffer(), parts: 0 };
     parts.name.push_str(prefix);
-    let written = key.write_parts(&mut parts);
-    let reason = match written {
+    let reason = match key.write_parts(&mut parts) {
         Err(reason) => reason,
         Ok(()) if parts.parts == 0 => InvalidKey::new("it has no part at all"),
         Ok(()) if parts.name.len() > MAX_NAME_BYTES => {
@@ -244,7 +234,7 @@ pub(crate) fn whole_name(name: &str) -> Result<Arc<str>, LockError> {
 
 /// The full name of a lock in a namespace that was checked before.
 pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
-    let mut full = take_room();
+    let mut full = take_buffer();
     full.extend([namespace, ":", name]);
     if full.len() > MAX_NAME_BYTES {
         let reason = InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes with its namespace"));
@@ -269,6 +259,104 @@ pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
         return Err("contains a brace, which would move the lock to another cluster slot");
     }
     Ok(())
+}
+
+/// Where in the name of a lock its prefix is. A copy of the prefix would cost each lock an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PrefixPlace {
+    start: u16,
+    end: u16,
+}
+
+impl PrefixPlace {
+    /// The prefix has `length` bytes and stands behind a namespace.
+    pub(crate) fn behind(namespace: Option<&str>, length: u16) -> Self {
+        let start = namespace.map_or(0, |namespace| u16::try_from(namespace.len() + 1).unwrap_or(u16::MAX));
+        Self { start, end: start.saturating_add(length) }
+    }
+
+    /// As a ticket tells it, in these digits.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (start, end) = text.split_once('-')?;
+        let place = Self { start: start.parse().ok()?, end: end.parse().ok()? };
+        (place != Self::default() && place.to_string() == text).then_some(place)
+    }
+
+    /// The prefix of the lock `key`.
+    pub(crate) fn of(self, key: &str) -> &str {
+        key.get(self.start.into()..self.end.into()).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for PrefixPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.start, self.end)
+    }
+}
+
+macro_rules! keys {
+    ($($key:ty),*: |$value:ident, $name:ident| $written:expr) => {$(
+        impl LockKey for $key {
+            fn write_parts(&self, $name: &mut NameParts) -> Result<(), InvalidKey> {
+                let $value = self;
+                $written
+            }
+        }
+    )*};
+}
+
+keys!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, Uuid: |value, name| { name.plain(value); Ok(()) });
+keys!(NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize: |value, name| { name.plain(value); Ok(()) });
+keys!(NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize: |value, name| { name.plain(value); Ok(()) });
+// As they are written, with escaped colons. What is not written is no part: the flow information of an IPv6 socket.
+keys!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6: |value, name| name.displayed(value));
+keys!(str, String: |value, name| name.part(value));
+keys!(char: |value, name| name.part(value.encode_utf8(&mut [0; 4])));
+
+macro_rules! borrowed_keys {
+    ($($key:ty),*) => {$(
+        impl<T: LockKey + ?Sized> LockKey for $key {
+            fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+                T::write_parts(self, name)
+            }
+        }
+    )*};
+}
+
+borrowed_keys!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
+
+impl<T: LockKey + ToOwned + ?Sized> LockKey for Cow<'_, T> {
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+        T::write_parts(self, name)
+    }
+}
+
+/// `Some(x)` is `x`. `None` names nothing and is refused.
+impl<T: LockKey> LockKey for Option<T> {
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+        match self {
+            Some(key) => key.write_parts(name),
+            None => Err(name.problem("is `None`")),
+        }
+    }
+}
+
+macro_rules! tuple_keys {
+    ($(($($part:ident)+))*) => {$(
+        impl<$($part: LockKey),+> LockKey for ($($part,)+) {
+            #[allow(non_snake_case, reason = "the parts are named after their types")]
+            fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+                let ($($part,)+) = self;
+                $($part.write_parts(name)?;)+
+                Ok(())
+            }
+        }
+    )*};
+}
+
+tuple_keys! {
+    (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H)
+    (A B C D E F G H I) (A B C D E F G H I J) (A B C D E F G H I J K) (A B C D E F G H I J K L)
 }
 
 #[cfg(test)]

@@ -47,30 +47,63 @@ mod fuzz;
 mod guard;
 // In the documentation alone: its snippets are tests of the package `guide`.
 #[cfg(all(doc, not(doctest)))]
-pub mod guide;
+pub mod guide {
+    //! The guide, in the order in which one reads it, and the reference pages.
+    //!
+    //! To begin with: [five minutes](start) from nothing to a locked service. To choose by: [keys, timeouts and leases](choosing),
+    //! [modes], [where locks can live](topologies), [what is promised](guarantees). At three in the morning: the [runbook].
+
+    macro_rules! pages {
+        ($($name:ident: $path:literal)*) => {
+            $(
+                #[doc = lock_macros::__page!($path)]
+                pub mod $name {}
+            )*
+        };
+    }
+
+    pages! {
+        start: "docs/guide/start.md"
+        choosing: "docs/guide/choosing.md"
+        transactions: "docs/guide/transactions.md"
+        modes: "docs/guide/modes.md"
+        linger: "docs/guide/linger.md"
+        errors: "docs/guide/errors.md"
+        testing: "docs/guide/testing.md"
+        operating: "docs/guide/operating.md"
+        connections: "docs/guide/connections.md"
+        versions: "docs/guide/versions.md"
+        moving: "docs/guide/moving.md"
+        questions: "docs/guide/questions.md"
+        guarantees: "docs/guarantees.md"
+        topologies: "docs/topologies.md"
+        runbook: "docs/runbook.md"
+        telemetry: "docs/telemetry.md"
+        lockctl: "docs/lockctl.md"
+        faults: "docs/faults.md"
+        track_record: "docs/track-record.md"
+        report: "docs/report.md"
+        protocol: "docs/protocol.md"
+        performance: "docs/performance.md"
+    }
+}
 mod held;
 mod keeper;
 mod key;
-mod lease_bounds;
 mod local;
 mod lock;
 mod lock_info;
-mod loss_reason;
 mod manager;
 mod observe;
-mod on_busy;
-mod on_lost;
 mod opaque;
 mod options;
 mod protocol;
 mod request;
-mod room;
 mod scope;
 mod settings;
 mod share;
 #[cfg(test)]
 mod simulation;
-mod stats;
 mod store;
 mod surroundings;
 #[cfg(feature = "testing")]
@@ -87,12 +120,10 @@ pub use error::{BackendError, ErrorKind, InvalidKey, LockError};
 pub use fencing::FencingToken;
 pub use guard::LockGuard;
 pub use key::{LockKey, MAX_NAME_BYTES, NameParts};
-pub use lock_info::{LockInfo, LockMode};
+pub use lock_info::{LockInfo, LockMode, LockStats};
 pub use manager::LockManager;
 #[doc(hidden)]
 pub use manager::LockServer;
-pub use on_busy::OnBusy;
-pub use on_lost::OnLost;
 pub use request::LockRequest;
-pub use stats::LockStats;
+pub use settings::{OnBusy, OnLost};
 pub use ticket::LockTicket;

@@ -44,9 +44,9 @@ use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Deadline, Moment};
+use crate::error::LossReason;
 use crate::fork::Origin;
 use crate::lock::{Lock, Seized};
-use crate::loss_reason::LossReason;
 use crate::observe::metrics;
 use crate::settings::Settings;
 use crate::share::Share;

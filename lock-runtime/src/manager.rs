@@ -2,20 +2,34 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
+use lock_wire::{Link, Outgoing, Reach};
+use tokio::task::coop::cooperative;
 
+use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::local::Core;
+use crate::lock_info::{LockInfo, LockMode};
 use crate::opaque::Opaque;
 use crate::options::LockOptions;
-use crate::{LockError, LockKey, LockRequest, LockStats, scope, surroundings};
+use crate::store::redis::failure::problem;
+use crate::store::redis::{RedisStore, lacks_vote};
+use crate::store::seen::SHARED;
+use crate::store::{AnyStore, Feature, Forced, Ownership, Release, Store as _};
+use crate::timing::CLAIM;
+use crate::token::Token;
+use crate::{
+    BackendError, LockError, LockGuard, LockKey, LockRequest, LockStats, LockTicket, key, scope, surroundings,
+};
 
-mod reach;
-mod tickets;
-mod tools;
+/// The pauses between looks at a lock whose holder was told to stop.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-pub use tools::LockServer;
+const READ_LATE: &str = "the answer was read so late that the release had been repeated: the ticket is over, but whether it was adopted \
+                         before is not known";
 
 /// A connection to the place where locks live, shared by everything in the process that locks there.
 ///
@@ -33,20 +47,16 @@ pub use tools::LockServer;
 /// ```
 #[derive(Clone)]
 pub struct LockManager {
-    engine: Opaque<Engine>,
+    pub(crate) engine: Opaque<Engine>,
 }
 
 impl LockManager {
-    pub(crate) fn new(engine: Opaque<Engine>) -> Self {
-        Self { engine }
-    }
-
     pub(crate) fn core(&self) -> &Arc<Core> {
         self.engine.core()
     }
 
-    pub(crate) fn into_engine(self) -> Opaque<Engine> {
-        self.engine
+    fn request(&self, options: LockOptions) -> LockRequest {
+        LockRequest { engine: self.engine.clone(), options }
     }
 
     /// Makes this the default manager of the process. `#[cache_lock]` uses it when the attribute names no manager.
@@ -109,7 +119,7 @@ impl LockManager {
     /// ```
     #[must_use]
     pub fn current() -> Option<Self> {
-        scope::current().map(Self::new)
+        scope::current().map(|engine| Self { engine })
     }
 
     /// A request for the lock named `prefix:key` (with a namespace, `namespace:prefix:key`).
@@ -126,7 +136,7 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     pub fn lock<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> LockRequest {
-        LockRequest::new(self.engine.clone(), LockOptions::new(prefix, key))
+        self.request(LockOptions::new(prefix, key))
     }
 
     /// A request for several locks, all or none: one named `prefix:key` for each of the `keys`.
@@ -150,7 +160,7 @@ impl LockManager {
     /// # Ok(()) }
     /// ```
     pub fn lock_all<K: LockKey>(&self, prefix: &str, keys: impl IntoIterator<Item = K>) -> LockRequest {
-        LockRequest::new(self.engine.clone(), LockOptions::all(prefix, keys))
+        self.request(LockOptions::all(prefix, keys))
     }
 
     /// Ends the manager and releases all its leases:
@@ -189,14 +199,9 @@ impl LockManager {
     /// # Cancel safety
     ///
     /// Cancel safe: call it again to continue.
-    pub async fn shutdown(&self) {
-        self.shutting_down().await;
-    }
-
-    /// Boxed, and so compiled here once.
-    fn shutting_down(&self) -> BoxFuture<'_, ()> {
-        let own = scope::held_keys(self.core());
+    pub fn shutdown(&self) -> impl Future<Output = ()> + Send {
         async move {
+            let own = scope::held_keys(self.core());
             let ending = self.engine.shutdown(&own);
             if surroundings::check().is_ok() {
                 return ending.await;
@@ -208,10 +213,7 @@ impl LockManager {
         }
         .boxed()
     }
-}
 
-/// What it does now, and has done.
-impl LockManager {
     /// What this manager has counted, and what it does now. Nothing is sent.
     ///
     /// It costs about as much as a look at each key in use, and may be called each second.
@@ -229,6 +231,411 @@ impl LockManager {
     #[must_use]
     pub fn stats(&self) -> LockStats {
         self.core().stats()
+    }
+}
+
+/// What people and their tools ask: who has a lock, and to take it away.
+impl LockManager {
+    /// Who holds the lock `prefix:key`, for how long, and who waits for it. `None` when nobody holds it. It is one command to
+    /// the server, and changes nothing there. A lock that [lingers](crate::LockRequest::linger) is shown under the process that
+    /// keeps it, with `is_held_here` being `false` there.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("worker-3").in_memory();
+    /// assert!(locks.inspect("seckill", &7).await?.is_none());
+    /// let _guard = locks.lock("seckill", &7).acquire().await?;
+    /// let held = locks.inspect("seckill", &7).await?.expect("it is held");
+    /// assert_eq!(held.holder.as_deref(), Some("worker-3"));
+    /// assert!(held.is_held_here && held.waiting.is_empty());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Backend`](LockError::Backend) when the server did not answer within the
+    /// [`command_timeout`](crate::Builder::command_timeout), or refused. [`InvalidKey`](LockError::InvalidKey) for a key that
+    /// can't name a lock. [`Forked`](LockError::Forked) in a fork of the process that made the manager.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    pub async fn inspect<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<Option<LockInfo>, LockError> {
+        self.inspect_full(key::name(prefix, key)).await
+    }
+
+    /// Whether anybody holds the lock `prefix:key`. It is one command to the server, as for [`inspect`](Self::inspect).
+    ///
+    /// The answer may be out of date when it arrives. To do something only if the lock is free, take it with
+    /// [`try_acquire`](crate::LockRequest::try_acquire).
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("seckill", &7).acquire().await?;
+    /// assert!(locks.is_locked("seckill", &7).await?);
+    /// guard.release().await?;
+    /// assert!(!locks.is_locked("seckill", &7).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    pub async fn is_locked<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<bool, LockError> {
+        Ok(self.inspect(prefix, key).await?.is_some())
+    }
+
+    /// Takes the lock `prefix:key` from whoever holds it, and returns whether anybody held it. It is for people in an
+    /// incident: prefer to end the process that holds the lock.
+    ///
+    /// The holder is told at once. Its body is stopped as by any loss, and its error says that the lock was released by
+    /// force. Only then the next one gets the lock, or after 2.5 s at the latest. This call returns when the lock has left
+    /// its holder.
+    ///
+    /// A holder that can't be told within 2.5 s, since it is stopped or cut off, may go on until it talks to the server again:
+    /// it renews its lease after a third of it. A holder with another kind of client is never told, so its lock is free at
+    /// once. Where a second writer would do harm, [fence](crate::LockRequest::fenced).
+    ///
+    /// What another program keeps under that name is deleted, also when it is no lock but data. [`inspect`](Self::inspect) tells before
+    /// whether it has an end.
+    ///
+    /// A body that calls it for its own lock is stopped at this call.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let (stuck, operator) = (LockManager::in_memory(), LockManager::builder());
+    /// let operator = operator.in_memory_with(&stuck)?;
+    /// let guard = stuck.lock("seckill", &7).acquire().await?;
+    /// assert!(operator.force_release("seckill", &7).await?);
+    /// guard.lost().await;
+    /// assert!(guard.release().await.unwrap_err().to_string().contains("released by force"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) on a quorum, before anything is sent. Otherwise as for
+    /// [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: once the command was sent, the lock is taken away all the same.
+    pub async fn force_release<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<bool, LockError> {
+        self.force_release_full(key::name(prefix, key)).await
+    }
+
+    /// Whether the manager has its connections, as far as it knows: to the server, to each master of a cluster that it has
+    /// asked, or to a majority of a quorum. It is local: nothing is sent. A manager in memory is always connected.
+    ///
+    /// It is for a readiness check. While there is no connection, a call inside a tokio runtime also has the manager connect
+    /// again in the background. So a later call finds out that the server is back, even if nobody asks for a lock meanwhile.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let locks = LockManager::in_memory();
+    /// // The handler of `/ready`:
+    /// let status = if locks.is_connected() { 200 } else { 503 };
+    /// # assert_eq!(status, 200);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let store = self.core().store();
+        let is_connected = store.is_connected();
+        if !is_connected && !self.core().is_inherited() && surroundings::check().is_ok() {
+            store.begin_to_connect();
+        }
+        is_connected
+    }
+
+    fn inspect_full(&self, name: Result<Arc<str>, LockError>) -> BoxFuture<'_, Result<Option<LockInfo>, LockError>> {
+        let core = self.core();
+        cooperative(async move {
+            let name = core.settings().full_name(name?)?;
+            check_command(core, &name)?;
+            let seen = core.store().inspect(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))?;
+            let Some(seen) = seen else { return Ok(None) };
+            let mut owners: Vec<&Token> = seen.sharing.iter().map(|(_, token)| token).collect();
+            let permits = seen.sharing.iter().filter_map(|(share, _)| share.permits()).min();
+            let mode = match permits {
+                Some(of) => LockMode::Permits { of },
+                None if owners.is_empty() => LockMode::Exclusive,
+                None => LockMode::Read,
+            };
+            if owners.is_empty() {
+                owners.push(&seen.owner);
+            }
+            let mut holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
+            holders.sort_unstable();
+            let is_own = |owner: &&Token| core.is_own_token(owner) && !owner.rests();
+            Ok(Some(LockInfo {
+                holder: holders.first().cloned(),
+                holders,
+                remaining: seen.frees_in.unwrap_or(Duration::MAX),
+                waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
+                mode,
+                is_held_here: !core.lingers(&name) && owners.iter().any(is_own),
+                rests: owners.iter().all(|owner| owner.rests()),
+                awaits_adopter: owners.iter().all(|owner| owner.is_ticket()),
+                is_forced: seen.owner.unforced().is_some(),
+                key: name.to_string(),
+            }))
+        })
+        .boxed()
+    }
+
+    fn force_release_full(&self, name: Result<Arc<str>, LockError>) -> BoxFuture<'_, Result<bool, LockError>> {
+        let core = self.core();
+        cooperative(async move {
+            let name = core.settings().full_name(name?)?;
+            check_command(core, &name)?;
+            core.store().kind().check(Feature::Force, "force_release")?;
+            let mark = match core.store().force(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))? {
+                Forced::Free => return Ok(false),
+                Forced::Gone => return Ok(true),
+                Forced::Leaving(mark) => mark,
+            };
+            // The holder was told to stop. The lock leaves it within a claim, or ends then.
+            let end = Deadline::after(CLAIM + 2 * LONGEST_PAUSE);
+            let mut pause = FIRST_LOOK;
+            loop {
+                let seen = core.store().inspect(&name, deadline(core)).await;
+                // Without an answer the lock ends by its own time.
+                if seen.is_ok_and(|seen| seen.is_none_or(|seen| seen.owner != mark)) || end.has_passed() {
+                    return Ok(true);
+                }
+                tokio::time::sleep(pause.min(end.remaining())).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        })
+        .boxed()
+    }
+}
+
+/// Refuses a command about the lock `name` where it can't be answered, and in a fork.
+fn check_command(core: &Core, name: &str) -> Result<(), LockError> {
+    surroundings::check()?;
+    if core.is_inherited() { Err(LockError::Forked { key: name.to_owned() }) } else { Ok(()) }
+}
+
+fn deadline(core: &Core) -> Deadline {
+    Deadline::after(core.settings().command_timeout)
+}
+
+/// Locks that wait for their adopters.
+impl LockManager {
+    /// Takes over the lock of a ticket: another process gave it away by [`LockGuard::into_ticket`], or this one did.
+    ///
+    /// Nobody else had the lock in between. Exactly one adoption of a ticket succeeds. From then on the hold is an ordinary one, with
+    /// the default options of this manager: it is renewed, for example. [`adopt_with`](Self::adopt_with) sets others.
+    ///
+    /// It waits for nobody. The manager's default timeout is for a server that does not answer.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager, LockTicket};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let api = LockManager::in_memory();
+    /// let worker = LockManager::builder().in_memory_with(&api)?;
+    /// let ticket = api.lock("import", &7).acquire().await?.into_ticket(Duration::from_secs(60)).await?;
+    /// let text = ticket.to_string(); // Travels in a queue, say.
+    ///
+    /// let guard = worker.adopt(text.parse::<LockTicket>()?).await?;
+    /// assert_eq!(guard.key(), "import:7");
+    /// assert!(worker.adopt(text.parse::<LockTicket>()?).await.unwrap_err().is_lost(), "it was adopted");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Lost`](LockError::Lost) when the ticket's time is over, it was adopted or given back, or its lock was released by force.
+    /// - [`Backend`](LockError::Backend) when the server did not answer within the timeout, or refused. Perhaps it has executed the
+    ///   command: then the lock is released, and the ticket is used up. Otherwise the ticket is still good.
+    /// - [`InvalidSetting`](LockError::InvalidSetting) on a quorum, before anything is sent.
+    /// - [`TooFewReplicas`](LockError::TooFewReplicas), [`ShutDown`](LockError::ShutDown), [`Forked`](LockError::Forked) as for
+    ///   [`acquire`](LockRequest::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the lock: the ticket is used up, if the server has executed the command.
+    pub fn adopt(&self, ticket: LockTicket) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<> {
+        self.adopt_with(ticket, |request| request)
+    }
+
+    /// The same as [`adopt`](Self::adopt) with other options for the hold. The fencing token is larger than that of the giver.
+    ///
+    /// The ticket says how the lock is held: alone, or with one of so many permits. So [`read`](LockRequest::read) and another number
+    /// of [`permits`](LockRequest::permits) are [`InvalidSetting`](LockError::InvalidSetting). [`on_busy`](LockRequest::on_busy) has
+    /// no effect.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("import", &7).fenced(true).acquire().await?;
+    /// let given = guard.fencing_token();
+    /// let ticket = guard.into_ticket(Duration::from_secs(60)).await?;
+    /// let minute = Duration::from_secs(60);
+    /// let guard = locks.adopt_with(ticket, |request| request.fenced(true).expire(minute)).await?;
+    /// assert!(guard.fencing_token() > given);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`adopt`](Self::adopt).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`adopt`](Self::adopt).
+    pub fn adopt_with<F: FnOnce(LockRequest) -> LockRequest>(
+        &self,
+        ticket: LockTicket,
+        options: F,
+    ) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<F> {
+        let request = options(self.request(LockOptions::of_whole_name(&ticket.key)));
+        request.options.adopt(self.engine.clone(), ticket)
+    }
+
+    /// Gives back the lock of a ticket before its time is over: it is free, or passed on to who waits.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let ticket = locks.lock("import", &7).acquire().await?.into_ticket(Duration::from_secs(60)).await?;
+    /// // The queue is full, so nobody will adopt it.
+    /// locks.release_ticket(ticket).await?;
+    /// assert!(!locks.is_locked("import", &7).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](LockError::Lost) when the ticket's time is over, it was adopted, or its lock was released by force.
+    /// [`Backend`](LockError::Backend) when the server did not answer, or refused; then the release is repeated in the background. Also
+    /// when this future was polled so late that the keeper has repeated the release: which of the two was first is not known.
+    /// [`InvalidSetting`](LockError::InvalidSetting) on a quorum, before anything is sent.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the lock is given back in the background.
+    pub fn release_ticket(&self, ticket: LockTicket) -> impl Future<Output = Result<(), LockError>> + Send + use<> {
+        let core = Arc::clone(self.core());
+        cooperative(async move {
+            check_command(&core, &ticket.key)?;
+            core.store().kind().check(Feature::Tickets, "ticket")?;
+            let release = Release::withdrawal(&ticket.key, &ticket.token, CLAIM);
+            let unanswered = core.repeat_if_unread(release);
+            let released = core.store().release_one(unanswered.release(), deadline(&core)).await;
+            let released = released.map_err(|error| error.of_lock(ticket.key()))?;
+            let is_first = unanswered.on_answer();
+            if released.ownership == Ownership::Owned {
+                return Ok(());
+            }
+            let key = ticket.key().to_owned();
+            if is_first {
+                return Err(LockError::Lost { key, completed: false, forced: false, max_hold: None, ticket: true });
+            }
+            mutant!(LateIsGivenBack => return Ok(()));
+            Err(LockError::Backend { key, problem: BackendError::new(READ_LATE) })
+        })
+        .boxed()
+    }
+}
+
+/// What `lockctl` needs besides: locks by their whole names, and each server by itself. No part of the API: it may change with each
+/// version.
+#[doc(hidden)]
+impl LockManager {
+    /// A request for the lock of this whole name. The manager should have no namespace, which would come in front.
+    pub fn lock_named(&self, name: &str) -> LockRequest {
+        self.request(LockOptions::of_whole_name(name))
+    }
+
+    pub async fn inspect_named(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
+        self.inspect_full(key::whole_name(name)).await
+    }
+
+    pub async fn force_release_named(&self, name: &str) -> Result<bool, LockError> {
+        self.force_release_full(key::whole_name(name)).await
+    }
+
+    /// Whether a lock of this library has such a value.
+    #[must_use]
+    pub fn is_lock_value(value: &str) -> bool {
+        let token = Token::foreign(value);
+        token.label().is_some() || token.unforced().as_ref().unwrap_or(&token).as_str() == SHARED
+    }
+
+    /// The servers that have locks: one, the masters of a cluster, or the servers of a quorum. None in memory.
+    #[must_use]
+    pub fn servers(&self) -> Vec<LockServer> {
+        let links = match &**self.core().store() {
+            AnyStore::Memory(_) => Vec::new(),
+            #[cfg(feature = "testing")]
+            AnyStore::Faulty(_) => Vec::new(),
+            AnyStore::Redis(store) => store.nodes(),
+            AnyStore::Quorum(quorum) => quorum.stores().flat_map(RedisStore::nodes).collect(),
+        };
+        links.into_iter().map(LockServer).collect()
+    }
+}
+
+/// One server that has locks.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct LockServer(Arc<Link>);
+
+impl LockServer {
+    /// Its address, without credentials.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.0.server()
+    }
+
+    /// Sends a command to this server, and returns its reply. The inner error is the server's refusal.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection to the server, or no answer in time.
+    pub fn ask<'a>(
+        &'a self,
+        words: &'a [&'a str],
+    ) -> impl Future<Output = Result<Result<redis::Value, BackendError>, BackendError>> + Send {
+        let command = move |_: &Link| Outgoing::of(redis::Cmd::new().arg(words).clone());
+        let asking = async move {
+            match self.0.call(command, Deadline::after(self.0.command_timeout())).await {
+                Ok(called) => Ok(Ok(called.value)),
+                Err(error) if error.reach() == Reach::Refused => Ok(Err(problem(error))),
+                Err(error) => Err(problem(error)),
+            }
+        };
+        asking.boxed()
+    }
+
+    /// Why the grants of this server of a quorum do not count, as far as the connection to it knows. `None` when they count, and for
+    /// a server of no quorum.
+    #[must_use]
+    pub fn lacks_vote(&self) -> Option<BackendError> {
+        lacks_vote(&self.0)
+    }
+}
+
+impl fmt::Debug for LockServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LockServer").field(&self.address()).finish()
     }
 }
 

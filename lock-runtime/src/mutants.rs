@@ -1,15 +1,22 @@
 //! Bugs on purpose, by which the simulation shows that its checks can fail.
 //!
-//! `mutant!(Name => wrong)` is a statement at the head of a fn. In a simulated world that was given this bug it does what is
-//! wrong, most often `return`, so that the whole fn is replaced. In every build that is not a test of this crate it is nothing.
+//! `mutant!(Name => wrong, else right)` is an expression: in a simulated world that was given this bug it is `wrong`, else `right`.
+//! `mutant!(Name => wrong)` is a statement, and does what is wrong, most often `return`. In every build that is not a test of this
+//! crate, the first is `right` and the second is nothing.
 
 #[cfg(not(test))]
 macro_rules! mutant {
+    ($mutant:ident => $wrong:expr, else $right:expr) => {
+        $right
+    };
     ($mutant:ident => $wrong:expr) => {};
 }
 
 #[cfg(test)]
 macro_rules! mutant {
+    ($mutant:ident => $wrong:expr, else $right:expr) => {
+        if $crate::mutants::is_seeded($crate::mutants::Mutant::$mutant) { $wrong } else { $right }
+    };
     ($mutant:ident => $wrong:expr) => {
         if $crate::mutants::is_seeded($crate::mutants::Mutant::$mutant) {
             $wrong;

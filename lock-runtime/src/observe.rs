@@ -1,27 +1,30 @@
-//! Every event for a user's `tracing` subscriber. Each event is one fn. The spans and the metrics have files of their own.
+//! Every event for a user's `tracing` subscriber. Each event is one fn. The two spans are [`WaitSpan`] around the wait for a
+//! lock, and [`HoldSpan`] around its hold. The metrics have a file of their own.
 //!
 //! Events name keys and labels, never tokens or credentials. Their target is `lock_runtime`. `docs/telemetry.md` has the list:
 //! names, texts and fields are a part of what users rely on.
 
 use std::fmt::Display;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::LockError;
-use crate::loss_reason::LossReason;
+use tracing::instrument::Instrumented;
+use tracing::span::Entered;
+use tracing::{Instrument, Span, field};
+
+use crate::error::{ErrorKind, LockError, LossReason};
 
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 #[cfg(not(feature = "metrics"))]
 #[path = "observe/no_metrics.rs"]
 pub(crate) mod metrics;
-pub(crate) mod spans;
 
 /// How a task came by its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// The store granted the lock.
     Store,
-    /// Another process passed the lock on. The store told of it by a push.
+    /// Another process passed the lock on. The store sent a push.
     HandOff,
     /// The task before passed the lock on, in this process.
     HandOver,
@@ -57,12 +60,7 @@ pub(crate) struct TimedOut<'a> {
 /// Another holder had the lock.
 pub(crate) fn timed_out(TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        waited_ms = millis(waited),
-        holder,
-        seen_ms = seen.map(millis),
-        left_out,
+        target: "lock_runtime", key, waited_ms = millis(waited), holder, seen_ms = seen.map(millis), left_out,
         "timed out: another holder had the lock for the whole wait"
     );
 }
@@ -70,12 +68,7 @@ pub(crate) fn timed_out(TimedOut { key, waited, holder, seen, left_out }: TimedO
 /// This process had the lock.
 pub(crate) fn timed_out_here(TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        waited_ms = millis(waited),
-        holder,
-        seen_ms = seen.map(millis),
-        left_out,
+        target: "lock_runtime", key, waited_ms = millis(waited), holder, seen_ms = seen.map(millis), left_out,
         "timed out: this process had the lock for the whole wait"
     );
 }
@@ -83,13 +76,7 @@ pub(crate) fn timed_out_here(TimedOut { key, waited, holder, seen, left_out }: T
 /// What happens on a normal day: all permits are in use, a lock rests, or the caller has something else to do.
 pub(crate) fn timed_out_as_usual(why: &str, TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::info!(
-        target: "lock_runtime",
-        key,
-        why,
-        waited_ms = millis(waited),
-        holder,
-        seen_ms = seen.map(millis),
-        left_out,
+        target: "lock_runtime", key, why, waited_ms = millis(waited), holder, seen_ms = seen.map(millis), left_out,
         "timed out, as is usual: the lock was busy for the whole wait"
     );
 }
@@ -109,10 +96,7 @@ pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64)
 /// A newer call has the lock, as both calls asked for.
 pub(crate) fn replaced(key: &str, held: Duration, left_out: u64) {
     tracing::info!(
-        target: "lock_runtime",
-        key,
-        held_ms = millis(held),
-        left_out,
+        target: "lock_runtime", key, held_ms = millis(held), left_out,
         "replaced, as is usual: a newer call has the lock"
     );
 }
@@ -120,10 +104,7 @@ pub(crate) fn replaced(key: &str, held: Duration, left_out: u64) {
 /// A hold lasts for longer than the user finds usual.
 pub(crate) fn held_long(key: &str, held: Duration, left_out: u64) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        held_ms = millis(held),
-        left_out,
+        target: "lock_runtime", key, held_ms = millis(held), left_out,
         "held for long: this process still has the lock"
     );
 }
@@ -133,7 +114,7 @@ pub(crate) fn took_over(key: &str, holder: Option<&str>) {
     tracing::info!(target: "lock_runtime", key, holder, "took over from a dead holder: its lease ended without a release");
 }
 
-/// A background command failed and will be repeated. The next failures at this server are not told until a command works.
+/// A background command failed and will be repeated. The next failures at this server are no events until a command works.
 pub(crate) fn keeper_failed(server: &str, command: &str, problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", server, command, error = %problem, "background command failed");
 }
@@ -151,8 +132,7 @@ pub(crate) fn unreleased(error: &LockError) {
 /// A body called the shutdown of the manager whose lock it holds.
 pub(crate) fn shut_down_inside(key: &str) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
+        target: "lock_runtime", key,
         "`shutdown` was called inside a body that holds this lock: it does not wait for that body, which gives the lock \
          back when it ends"
     );
@@ -163,7 +143,7 @@ pub(crate) fn connected(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "connected");
 }
 
-/// No connection could be made. The next failures are not told until there is a connection.
+/// No connection could be made. The next failures are no events until there is a connection.
 pub(crate) fn unreachable(server: &str, problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", server, command = "connect", error = %problem, "can't connect; trying on");
 }
@@ -192,11 +172,7 @@ pub(crate) fn answers_again(server: &str) {
 /// The server's clock runs faster than leases allow for: a lease may end while its holder still trusts it.
 pub(crate) fn drifts(server: &str, allowed_ppm: u32, measured_ppm: u128, within: Duration) {
     tracing::warn!(
-        target: "lock_runtime",
-        server,
-        allowed_ppm,
-        measured_ppm,
-        ?within,
+        target: "lock_runtime", server, allowed_ppm, measured_ppm, ?within,
         "the server's clock runs faster than this process's, by more than leases allow for: slow down how clocks are \
          slewed (chrony's `maxslewrate`), or raise `max_clock_drift_ppm`"
     );
@@ -226,9 +202,7 @@ pub(crate) fn keeper_refused(key: &str, problem: &dyn Display, left_out: u64) {
 /// A lock was released but could not be passed on: the key of its queue holds something else than a queue.
 pub(crate) fn queue_unusable(key: &str, problem: &dyn Display) {
     tracing::warn!(
-        target: "lock_runtime",
-        key,
-        error = %problem,
+        target: "lock_runtime", key, error = %problem,
         "the lock is free, but its queue can't be used: nobody can wait for the lock until the queue's key is deleted"
     );
 }
@@ -241,10 +215,7 @@ pub(crate) fn member_failed(server: &str, problem: &dyn Display) {
 /// The server may drop locks to make room for other keys.
 pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
     tracing::warn!(
-        target: "lock_runtime",
-        server,
-        policy,
-        maxmemory,
+        target: "lock_runtime", server, policy, maxmemory,
         "the server may evict locks when its memory is full: set `maxmemory-policy noeviction`"
     );
 }
@@ -256,4 +227,119 @@ pub(crate) fn eviction_unknown(server: &str) {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+// --- Spans ---
+//
+// Without a subscriber, or with a level that leaves them out, a span costs one look at a number. The hold has a span only when the wait
+// before it had one.
+
+/// The span of a task that waits for a lock.
+#[derive(Debug)]
+pub(crate) struct WaitSpan {
+    span: Span,
+    key: Box<str>,
+    since: Instant,
+}
+
+impl WaitSpan {
+    /// `None` when nobody listens.
+    pub(crate) fn begin(key: &str, prefix: &str) -> Option<Self> {
+        let span = tracing::debug_span!(
+            target: "lock_runtime",
+            "cache_lock.wait",
+            lock.key = key,
+            lock.prefix = prefix,
+            lock.outcome = field::Empty,
+            lock.waited_ms = field::Empty,
+            lock.path = field::Empty,
+            lock.holder = field::Empty,
+        );
+        (!span.is_disabled()).then(|| Self { span, key: key.into(), since: Instant::now() })
+    }
+
+    /// A future that is polled inside of this span.
+    pub(crate) fn around<F: Future>(&self, waiting: F) -> Instrumented<F> {
+        waiting.instrument(self.span.clone())
+    }
+
+    /// Ends the span. The path is that of the hold.
+    pub(crate) fn end(self, outcome: Result<Option<Path>, &LockError>) {
+        self.span.record("lock.waited_ms", millis(self.since.elapsed()));
+        match outcome {
+            Ok(path) => {
+                self.span.record("lock.outcome", "granted");
+                if let Some(path) = path {
+                    self.span.record("lock.path", path.name());
+                }
+            }
+            Err(error) => {
+                // Of several keys it may be another than that of the span.
+                if let Some(key) = error.key().filter(|key| **key != *self.key) {
+                    self.span.record("lock.key", key);
+                }
+                let outcome = match error.kind() {
+                    ErrorKind::Busy => "busy",
+                    ErrorKind::Overloaded => "overloaded",
+                    ErrorKind::Lost => "lost",
+                    ErrorKind::Unavailable => "unavailable",
+                    ErrorKind::Misuse => "misuse",
+                    ErrorKind::ShutDown => "shut_down",
+                };
+                self.span.record("lock.outcome", outcome);
+                if let LockError::Timeout { holder: Some(holder), .. } = error {
+                    self.span.record("lock.holder", holder.as_str());
+                }
+            }
+        }
+    }
+}
+
+/// The span of a hold; `None` without a subscriber. It is in a box, since most holds have none.
+#[derive(Debug, Default)]
+pub(crate) struct HoldSpan(Option<Box<Span>>);
+
+impl HoldSpan {
+    pub(crate) fn begin(key: &str, prefix: &str, path: Option<Path>) -> Self {
+        let span = tracing::debug_span!(
+            target: "lock_runtime",
+            "cache_lock.hold",
+            lock.key = key,
+            lock.prefix = prefix,
+            lock.path = path.map(Path::name),
+            lock.outcome = field::Empty,
+        );
+        Self((!span.is_disabled()).then(|| Box::new(span)))
+    }
+
+    /// Whether it has begun, and has not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Enters the span for the time of one poll.
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        self.0.as_ref().map(|span| span.enter())
+    }
+
+    /// Ends the span after the release of the lock, which may have failed, or after its loss.
+    pub(crate) fn end(&mut self, error: Option<&LockError>) {
+        if let Some(span) = self.0.take() {
+            let outcome = match error {
+                None => "released",
+                Some(error) if error.is_lost() => "lost",
+                // It is repeated in the background.
+                Some(_) => "unreleased",
+            };
+            span.record("lock.outcome", outcome);
+        }
+    }
+}
+
+impl Drop for HoldSpan {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            span.record("lock.outcome", "dropped");
+        }
+    }
 }

@@ -18,11 +18,11 @@ use crate::share::Share;
 use crate::store::{Feature, Store as _};
 use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, entry, key, scope, surroundings};
 
-/// Why `linger` is refused beside other options.
+/// Why `linger` is refused together with other options.
 const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a reader with `renew = false`, `max_hold` or \
     `at_least` has a lease of its own, which no other hold could use again";
 
-/// Why `on_busy = "replace"` is refused beside other options.
+/// Why `on_busy = "replace"` is refused together with other options.
 const NO_KEYS_REPLACED: &str = "`replace` is for one key: a request for several keys waits for each of them";
 const NO_SHARE_REPLACED: &str = "`replace` takes the lock from its holder, and `read` or `permits` have it together: leave one of \
     them out";
@@ -51,7 +51,7 @@ pub struct LockOptions {
     on_busy: OnBusy,
 }
 
-/// The options that take a number, beside the one that takes a `Duration`. One time at a time, since the compiler shows a user the
+/// The options that take a number where another takes a `Duration`. One time at a time, since the compiler shows a user the
 /// whole call where a number is no number.
 macro_rules! units {
     ($set:ident: $ms:ident, $s:ident) => {
@@ -176,7 +176,7 @@ impl LockOptions {
         self
     }
 
-    /// The option `on_fail`: the caller has something to do when the lock is busy, so nobody is warned.
+    /// The option `on_fail`: the caller has something to do when the lock is busy, so that is no warning.
     #[must_use]
     pub fn expects_failure(mut self) -> Self {
         self.expects_failure = true;
@@ -226,41 +226,29 @@ impl LockOptions {
         self
     }
 
-    /// The name that the lock has in the store. Of several locks the first by name.
-    pub(crate) fn key(&self, settings: &Settings) -> Result<String, LockError> {
-        let (request, set) = self.resolve(settings, false)?;
-        Ok(set.as_ref().and_then(|set| set.first_key()).unwrap_or(&request.key).to_string())
-    }
-
     /// Fills in the namespace and the defaults of a manager, and checks the result.
-    fn resolve(&self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
+    pub(crate) fn resolve(
+        &self,
+        settings: &Settings,
+        is_body: bool,
+    ) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
         // First, since it reports an impossible setting of the manager, which the checks below would take for one of the request.
         let key = settings.full_name(self.name.clone()?)?;
-        let request = self.resolve_for(key, settings, body)?;
+        let request = self.resolve_for(key, settings, is_body)?;
         if request.replaces() {
-            self.check_replacing(&request)?;
+            let reason = match &request {
+                _ if self.names.is_some() => Some(NO_KEYS_REPLACED),
+                request if request.share.is_some() => Some(NO_SHARE_REPLACED),
+                request if request.is_try() => Some(NO_TRY_REPLACES),
+                _ => None,
+            };
+            reason.map_or(Ok(()), |reason| Err(LockError::setting("on_busy", reason)))?;
         }
         let set = self.names.as_ref().map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
         Ok((request, set))
     }
 
-    /// The request to adopt the lock of `ticket`, which has its whole name and its share.
-    fn resolve_adoption(mut self, settings: &Settings, ticket: &LockTicket) -> Result<ResolvedRequest, LockError> {
-        settings.problem.clone().map_or(Ok(()), Err)?;
-        self.name.clone()?;
-        let share = ticket.share();
-        if self.share.is_some_and(|wanted| Some(wanted) != share) {
-            return Err(LockError::setting(
-                "ticket",
-                "its lock was held in another mode: leave `read` and `permits` out",
-            ));
-        }
-        (self.share, self.on_busy) = (share, OnBusy::Wait);
-        let request = self.resolve_for(Arc::clone(ticket.name()), settings, false)?;
-        Ok(ResolvedRequest { prefix: ticket.prefix(), ..request })
-    }
-
-    fn resolve_for(&self, key: Arc<str>, settings: &Settings, body: bool) -> Result<ResolvedRequest, LockError> {
+    fn resolve_for(&self, key: Arc<str>, settings: &Settings, is_body: bool) -> Result<ResolvedRequest, LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
@@ -275,7 +263,7 @@ impl LockOptions {
             if_busy: if self.expects_failure { IfBusy::GoesOn } else { IfBusy::Fails },
             on_busy: self.on_busy,
             share: self.share,
-            body: body && self.on_lost == OnLost::Cancel,
+            body: is_body && self.on_lost == OnLost::Cancel,
             // The request is still to be polled.
             is_inside: false,
             linger_cs,
@@ -291,59 +279,27 @@ impl LockOptions {
         Ok(request)
     }
 
-    fn check_replacing(&self, request: &ResolvedRequest) -> Result<(), LockError> {
-        let reason = match request {
-            _ if self.names.is_some() => NO_KEYS_REPLACED,
-            ResolvedRequest { share: Some(_), .. } => NO_SHARE_REPLACED,
-            request if request.is_try() => NO_TRY_REPLACES,
-            _ => return Ok(()),
-        };
-        Err(LockError::setting("on_busy", reason))
-    }
-
     /// The request to `engine`, or to the current manager.
-    pub(crate) fn entry(self, engine: Option<Opaque<Engine>>, body: bool) -> Result<Entry, LockError> {
+    pub(crate) fn entry(self, engine: Option<Opaque<Engine>>, is_body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
-        let (request, set) = self.resolve(engine.core().settings(), body)?;
-        if request.share.is_some()
-            && let Some(reason) = (engine.core().store().kind().refuses)(Feature::Sharing)
-        {
-            let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
-            return Err(LockError::setting(setting, reason));
+        let (request, set) = self.resolve(engine.core().settings(), is_body)?;
+        let kind = engine.core().store().kind();
+        if let Some(share) = request.share {
+            kind.check(Feature::Sharing, if share == Share::READ { "read" } else { "permits" })?;
         }
-        if request.replaces()
-            && let Some(reason) = (engine.core().store().kind().refuses)(Feature::Force)
-        {
-            return Err(LockError::setting("on_busy", reason));
+        if request.replaces() {
+            kind.check(Feature::Force, "on_busy")?;
         }
         Ok(Entry { engine, request, set })
     }
-
-    /// Adopts the lock of a ticket, whose whole name it has. It is boxed, as those below.
-    pub(crate) fn adopt(
-        self,
-        engine: Opaque<Engine>,
-        ticket: LockTicket,
-    ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
-        Box::pin(cooperative(async move {
-            surroundings::check()?;
-            let core = engine.core();
-            if let Some(reason) = (core.store().kind().refuses)(Feature::Tickets) {
-                return Err(LockError::setting("ticket", reason));
-            }
-            let mut request = self.resolve_adoption(core.settings(), &ticket)?;
-            request.is_inside = scope::is_inside(core);
-            entry::adopt(&engine, &request, ticket.token()).await
-        }))
-    }
 }
 
-/// The two ways to wait for the lock.
+/// The ways to wait for the lock.
 ///
-/// Both are boxed: so all that is behind them is compiled in this crate, once. What an `async fn` does is compiled again in each
+/// All are boxed: so all that is behind them is compiled in this crate, once. What an `async fn` does is compiled again in each
 /// program that awaits it. The options are resolved before: in the future they would keep their room while the task waits.
 ///
-/// Both are `cooperative`, like all calls that may be ready at once: they use up the budget of their task, as the locks of tokio
+/// All are `cooperative`, like all calls that may be ready at once: they use up the budget of their task, as the locks of tokio
 /// do. So a loop over locks that needs no command lets the other tasks of its thread run.
 impl LockOptions {
     /// Waits for the guard.
@@ -351,7 +307,7 @@ impl LockOptions {
         let mut entry = self.entry(Some(engine), false);
         Box::pin(cooperative(async move {
             match entry {
-                Ok(ref mut entry) => pin!(entry.acquire()).await,
+                Ok(ref mut entry) => Ok(pin!(entry.enter(false)).await?.guard),
                 Err(error) => Err(error),
             }
         }))
@@ -362,9 +318,33 @@ impl LockOptions {
         let mut entry = self.entry(engine, true);
         Box::pin(cooperative(async move {
             match entry {
-                Ok(ref mut entry) => pin!(entry.enter()).await,
+                Ok(ref mut entry) => pin!(entry.enter(true)).await,
                 Err(error) => Err(error),
             }
+        }))
+    }
+
+    /// Adopts the lock of a ticket, whose whole name it has.
+    pub(crate) fn adopt(
+        mut self,
+        engine: Opaque<Engine>,
+        ticket: LockTicket,
+    ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
+        Box::pin(cooperative(async move {
+            surroundings::check()?;
+            let core = engine.core();
+            core.store().kind().check(Feature::Tickets, "ticket")?;
+            core.settings().problem.clone().map_or(Ok(()), Err)?;
+            self.name.clone()?;
+            let share = ticket.token.share();
+            if self.share.is_some_and(|wanted| Some(wanted) != share) {
+                let reason = "its lock was held in another mode: leave `read` and `permits` out";
+                return Err(LockError::setting("ticket", reason));
+            }
+            (self.share, self.on_busy) = (share, OnBusy::Wait);
+            let mut request = self.resolve_for(Arc::clone(&ticket.key), core.settings(), false)?;
+            (request.prefix, request.is_inside) = (ticket.prefix, scope::is_inside(core));
+            entry::adopt(&engine, &request, &ticket.token).await
         }))
     }
 }

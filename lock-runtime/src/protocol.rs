@@ -7,10 +7,8 @@ use crate::clock::{Deadline, Moment};
 use crate::share::Share;
 use crate::timing::WITHDRAWAL_LIFETIME;
 use crate::token::Token;
+use crate::{BackendError, LockError};
 
-mod error;
-
-pub(crate) use error::{Retry, StoreError};
 pub(crate) use lock_wire::{Anchor, NodeId, Reach};
 
 /// What a store can do, and what it can't. It never changes.
@@ -28,6 +26,11 @@ pub(crate) struct StoreKind {
 impl StoreKind {
     /// One server for each lock.
     pub(crate) const SERVER: Self = Self { is_immediate: false, queues: true, refuses: |_| None };
+
+    /// An error about the `setting` when the store does not have the feature.
+    pub(crate) fn check(&self, feature: Feature, setting: &'static str) -> Result<(), LockError> {
+        (self.refuses)(feature).map_or(Ok(()), |reason| Err(LockError::setting(setting, reason)))
+    }
 }
 
 /// What not every store has.
@@ -48,7 +51,7 @@ pub(crate) struct Connection {
     pub(crate) round_trip: Duration,
     /// Whether there is none: a command waits for one, or is not sent at all.
     pub(crate) is_cut_off: bool,
-    /// Whether this process hears over it now that another process waits for the lock, or takes it by force.
+    /// Whether messages arrive over it now: another process waits for the lock, or takes it by force.
     pub(crate) hears: bool,
     /// Whether a renewal over it can arm the alarm of a lease.
     pub(crate) has_alarms: bool,
@@ -135,9 +138,9 @@ pub(crate) struct Busy {
     pub(crate) endless: bool,
     /// When this was true. It dates a later push; `None` when the store did not say its time.
     pub(crate) anchor: Option<Anchor>,
-    /// For so long the ask need not be repeated: others wait in front, and the store tells when they are few.
+    /// The ask need not be repeated for this long: others wait in front, and the store sends a message when they are few.
     pub(crate) pause: Duration,
-    /// A part of the store may have granted the lock all the same: withdraw the ask, and never ask under its token again.
+    /// A part of the store may have granted the lock anyway: withdraw the ask, and never ask under its token again.
     pub(crate) stands: bool,
 }
 
@@ -155,16 +158,12 @@ pub(crate) struct Pushed {
 }
 
 impl Pushed {
-    /// Another node's clock dates nothing.
-    fn is_of_same_clock(&self, anchor: Anchor) -> bool {
-        mutant!(RelayedGrantTrusted => return true);
-        self.node == anchor.node
-    }
-
     /// The end of the pushed lease, as far as it is certain. It is counted from an answered ask (rule 7: leases count from
     /// before the command; rule 16: an undated grant is confirmed before use).
     pub(crate) fn until(&self, anchor: Anchor, now: Moment) -> Deadline {
-        if self.unconfirmed || !self.is_of_same_clock(anchor) {
+        // Another node's clock dates nothing.
+        let is_of_same_clock = mutant!(RelayedGrantTrusted => true, else self.node == anchor.node);
+        if self.unconfirmed || !is_of_same_clock {
             return Deadline::new(now, Duration::ZERO);
         }
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
@@ -254,7 +253,7 @@ pub(crate) enum TicketAnswer {
 }
 
 impl Ownership {
-    /// The same for the caller of a command that may have taken effect before.
+    /// What it was before a command that may have taken effect twice.
     pub(crate) fn or_before(self, may_be_done: bool) -> Self {
         if self == Self::NotOwned && may_be_done { Self::Owned } else { self }
     }
@@ -285,24 +284,17 @@ impl Ask {
     }
 }
 
-/// How the lease of a token shares its lock.
-fn share_of(token: &Token) -> Option<Share> {
-    mutant!(StrayShareIsExclusive => return None);
-    token.share()
-}
-
 impl Release {
     /// Withdraws an ask, whatever its effect was. The token knows how its lease shares the lock.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
         Self::withdrawal_at(Moment::now(), key, token, claim)
     }
 
-    /// The same for who knows the time.
     pub(crate) fn withdrawal_at(now: Moment, key: &Arc<str>, token: &Token, claim: Duration) -> Self {
         Self {
             key: Arc::clone(key),
             token: token.clone(),
-            share: share_of(token),
+            share: mutant!(StrayShareIsExclusive => None, else token.share()),
             claim,
             unused_fences: None,
             again: None,
@@ -355,6 +347,62 @@ impl Release {
             && self.kept_until.is_none()
             && self.or_ticket.is_none()
     }
+}
+
+/// The failure of a verb.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreError {
+    pub(crate) retry: Retry,
+    pub(crate) reach: Reach,
+    /// There was only too little time: the deadline came before an answer.
+    pub(crate) out_of_time: bool,
+    /// Nothing was sent: what this process has sent before is too much for now. The store tells when there is room (`Store::room`).
+    pub(crate) no_room: bool,
+    /// How many replicas confirmed the verb, and how many must.
+    pub(crate) replicas: Option<(u32, u32)>,
+    pub(crate) problem: BackendError,
+}
+
+impl StoreError {
+    pub(crate) fn later(problem: BackendError) -> Self {
+        Self {
+            retry: Retry::Later,
+            reach: Reach::Unanswered,
+            out_of_time: false,
+            no_room: false,
+            replicas: None,
+            problem,
+        }
+    }
+
+    pub(crate) fn never(problem: BackendError) -> Self {
+        Self { retry: Retry::Never, ..Self::later(problem) }
+    }
+
+    /// The error for a caller that wanted the lock `key`.
+    pub(crate) fn of_lock(self, key: &str) -> LockError {
+        let key = key.to_owned();
+        match self.replicas {
+            Some((confirmed, wanted)) => LockError::TooFewReplicas { key, confirmed, wanted },
+            None => LockError::Backend { key, problem: self.problem },
+        }
+    }
+
+    /// The error for a reply that is none of the scripts'.
+    pub(crate) fn no_answer() -> Self {
+        Self::later(BackendError::new("the server's reply is not one of the lock's scripts"))
+    }
+}
+
+/// Whether a failed verb may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Repeat it after a pause: the server is unreachable, loading, or out of memory. The verb may or may not have taken
+    /// effect.
+    Later,
+    /// It will fail again, because of a missing right or a key of another type, for example. No caller waits for a repetition. The
+    /// keeper repeats it anyway: somebody may correct the reason while there is time.
+    Never,
 }
 
 #[cfg(test)]

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use crate::blocking::Blocking;
 use crate::engine::Engine;
 use crate::opaque::Opaque;
 use crate::options::LockOptions;
 use crate::{LockError, LockGuard, OnBusy, OnLost};
-
-mod blocking;
 
 /// One lock that is asked for, made by [`LockManager::lock`](crate::LockManager::lock).
 ///
@@ -30,19 +29,11 @@ mod blocking;
 #[derive(Debug)]
 #[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
 pub struct LockRequest {
-    engine: Opaque<Engine>,
-    options: LockOptions,
+    pub(crate) engine: Opaque<Engine>,
+    pub(crate) options: LockOptions,
 }
 
 impl LockRequest {
-    pub(crate) fn new(engine: Opaque<Engine>, options: LockOptions) -> Self {
-        Self { engine, options }
-    }
-
-    pub(crate) fn into_options(self) -> LockOptions {
-        self.options
-    }
-
     /// How long to wait for the lock. Zero tries once. By default the
     /// [`default_timeout`](crate::Builder::default_timeout) of the manager (2 s).
     ///
@@ -325,7 +316,8 @@ impl LockRequest {
     /// [`InvalidKey`](LockError::InvalidKey) when the value can't name a lock, and
     /// [`InvalidSetting`](LockError::InvalidSetting) for a setting that is out of its bounds.
     pub fn key(&self) -> Result<String, LockError> {
-        self.options.key(self.engine.core().settings())
+        let (request, set) = self.options.resolve(self.engine.core().settings(), false)?;
+        Ok(set.as_ref().and_then(|set| set.first_key()).unwrap_or(&request.key).to_string())
     }
 
     /// Waits for the lock and returns the guard that holds it. Prefer [`run`](Self::run) where the work is one future:
@@ -429,5 +421,56 @@ impl LockRequest {
             let outcome = held.protect(body).await;
             held.finish(outcome).await
         }
+    }
+
+    /// The same as [`acquire`](Self::acquire) for a thread without a runtime: it waits on the calling thread.
+    ///
+    /// It needs nothing of the caller's surroundings: plain threads, `spawn_blocking`, and jobs of rayon that do not wait in their pool
+    /// may call it. The guard is released when it is dropped.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// let locks = LockManager::in_memory();
+    /// let worker = std::thread::spawn(move || {
+    ///     let _guard = locks.lock("catalog", "all").acquire_blocking()?;
+    ///     // …read, change, write…
+    ///     Ok::<_, LockError>(())
+    /// });
+    /// assert!(worker.join().is_ok_and(|outcome| outcome.is_ok()));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`InAsyncTask`](LockError::InAsyncTask) in an async task, whose thread must not wait.
+    pub fn acquire_blocking(self) -> Result<LockGuard, LockError> {
+        Ok(Blocking::enter(&mut self.options.entry(Some(self.engine), false)?, false)?.held.guard)
+    }
+
+    /// The same as [`run`](Self::run) for a thread without a runtime: it waits on the calling thread, and runs `body` there.
+    /// `#[cache_lock]` on a fn that is not async expands to this.
+    ///
+    /// A closure can't be stopped. When the lock is lost under it, it runs to its end, and its caller gets
+    /// [`Lost`](LockError::Lost) with `completed: true`. The lock is released when the closure has ended, or ends with its lease.
+    /// What the closure calls on the same thread enters the lock that it holds.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// let locks = LockManager::in_memory();
+    /// let sum = locks.lock("account", &42).run_blocking(|| 40 + 2)?;
+    /// assert_eq!(sum, 42);
+    /// # Ok::<_, LockError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`InAsyncTask`](LockError::InAsyncTask) in an async task, whose thread must not wait.
+    ///
+    /// # Panics
+    ///
+    /// When `body` panics. The lock is released.
+    pub fn run_blocking<T>(self, body: impl FnOnce() -> T) -> Result<T, LockError> {
+        let held = Blocking::enter(&mut self.options.entry(Some(self.engine), true)?, true)?;
+        let outcome = held.held.run(body);
+        held.finish(outcome)
     }
 }

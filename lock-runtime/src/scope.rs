@@ -4,30 +4,64 @@
 //! running polls are inside of. A task starts outside of all of them, wherever it is polled. So re-entry does not leak
 //! into work that runs beside its parent, or inside of the poll of an unrelated task.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::thread::LocalKey;
 
+use pin_project_lite::pin_project;
+
+use crate::LockError;
 use crate::engine::Engine;
 use crate::local::{Core, HoldHandle, Reentry};
 use crate::opaque::Opaque;
 
-mod inside;
-mod installed;
-mod task;
 #[cfg(test)]
 mod tests;
 
-use inside::{Inside, Stack};
-pub(crate) use installed::install;
+static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
 thread_local! {
-    static SCOPED: Stack<Opaque<Engine>> = const { Stack::new() };
-    static HELD: Stack<Frame> = const { Stack::new() };
+    static SCOPED: Stack<Opaque<Engine>> = const { Stack(RefCell::new(Vec::new())) };
+    static HELD: Stack<Frame> = const { Stack(RefCell::new(Vec::new())) };
+}
+
+/// A manager that was installed.
+#[derive(Debug)]
+struct Installed {
+    engine: Opaque<Engine>,
+    /// The manager that a child of this process installed, because the child can't use its parent's manager.
+    in_child: OnceLock<Box<Installed>>,
+}
+
+impl Installed {
+    /// The manager that was installed last.
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.in_child.get() {
+            last = next;
+        }
+        last
+    }
+}
+
+pub(crate) fn install(engine: &Opaque<Engine>) -> Result<(), LockError> {
+    let new = Installed { engine: engine.clone(), in_child: OnceLock::new() };
+    let Some(first) = INSTALLED.get() else {
+        return INSTALLED.set(new).map_err(|_| LockError::AlreadyInstalled);
+    };
+    let last = first.last();
+    if !last.engine.core().is_inherited() {
+        return Err(LockError::AlreadyInstalled);
+    }
+    last.in_child.set(Box::new(new)).map_err(|_| LockError::AlreadyInstalled)
 }
 
 /// The manager of the enclosing scope, else the installed manager.
 pub(crate) fn current() -> Option<Opaque<Engine>> {
     let scoped = SCOPED.try_with(|scoped| scoped.find(|engine| Some(engine.clone())));
-    scoped.ok().flatten().or_else(installed::installed)
+    scoped.ok().flatten().or_else(|| INSTALLED.get().map(|first| first.last().engine.clone()))
 }
 
 pub(crate) async fn with_manager<F: Future>(engine: Opaque<Engine>, inside: F) -> F::Output {
@@ -64,13 +98,8 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// The frame of a body. A nested body has borrowed its hold.
-    pub(crate) fn new(hold: HoldHandle, is_nested: bool) -> Self {
-        Self { hold, nested: is_nested.then(Arc::default), others: Box::default() }
-    }
-
-    /// The same for a body that holds several locks.
-    pub(crate) fn with_others(self, others: Box<[Self]>) -> Self {
-        Self { others, ..self }
+    pub(crate) fn new(hold: HoldHandle, is_nested: bool, others: Box<[Self]>) -> Self {
+        Self { hold, nested: is_nested.then(Arc::default), others }
     }
 
     /// This frame, and those of the other locks.
@@ -92,13 +121,131 @@ impl Frame {
         Arc::clone(self.nested.as_deref().unwrap_or_else(|| self.hold.reentry()).get_or_init(Arc::default))
     }
 
-    /// Runs `body` inside of this frame.
+    /// Runs `body` inside of this frame, on this thread.
     pub(crate) fn run<T>(self, body: impl FnOnce() -> T) -> T {
-        inside::run(&HELD, self, body)
+        let mut frame = Some(self);
+        let _poll = Polling::begin(&HELD, &mut frame);
+        body()
     }
 
     /// A future that runs `body` inside of this frame, in each of its polls and while it is dropped.
     pub(crate) fn around<F: Future>(self, body: F) -> Inside<Self, F> {
         Inside::new(&HELD, self, body)
+    }
+}
+
+/// The values that the running polls of one thread are inside of, each with the task of its poll. The innermost is the
+/// last.
+///
+/// A task-local of tokio would not be enough. An executor that is driven inside of a poll polls other tasks there, and
+/// these would see the task-local. And a future that moves to another task would keep the surroundings of the first
+/// task.
+#[derive(Debug)]
+struct Stack<T>(RefCell<Vec<(Task, T)>>);
+
+impl<T> Stack<T> {
+    /// The first value that is `chosen`, among the values that the running task is inside of, innermost first.
+    fn find<R>(&self, chosen: impl FnMut(&T) -> Option<R>) -> Option<R> {
+        let polls = self.0.borrow();
+        if polls.is_empty() {
+            return None;
+        }
+        let running = Task::running();
+        // A task may be polled inside of another task's poll. It is not inside of what that other task is inside of.
+        let own = polls.iter().rev().take_while(|(task, _)| mutant!(StrangerIsInside => true, else *task == running));
+        own.map(|(_, value)| value).find_map(chosen)
+    }
+}
+
+pin_project! {
+    /// A future that is inside of `value` in each of its polls, and while it is dropped.
+    #[derive(Debug)]
+    pub(crate) struct Inside<T: 'static, F> {
+        stack: &'static LocalKey<Stack<T>>,
+        // `None` while the value is on the stack.
+        value: Option<T>,
+        // `None` when the future is done.
+        #[pin]
+        future: Option<F>,
+    }
+
+    impl<T: 'static, F> PinnedDrop for Inside<T, F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if this.future.is_some() {
+                let _poll = Polling::begin(this.stack, this.value);
+                this.future.set(None);
+            }
+        }
+    }
+}
+
+impl<T: 'static, F> Inside<T, F> {
+    fn new(stack: &'static LocalKey<Stack<T>>, value: T, future: F) -> Self {
+        Self { stack, value: Some(value), future: Some(future) }
+    }
+}
+
+impl<T: 'static, F: Future> Future for Inside<T, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let mut this = self.project();
+        let _poll = Polling::begin(this.stack, this.value);
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            // A future that is done is not polled again.
+            return Poll::Pending;
+        };
+        let outcome = future.poll(context);
+        if outcome.is_ready() {
+            this.future.set(None);
+        }
+        outcome
+    }
+}
+
+/// A running poll. The value moves to the stack and back: counting references would cost more.
+struct Polling<'a, T: 'static> {
+    stack: &'static LocalKey<Stack<T>>,
+    value: &'a mut Option<T>,
+}
+
+impl<'a, T> Polling<'a, T> {
+    fn begin(stack: &'static LocalKey<Stack<T>>, value: &'a mut Option<T>) -> Option<Self> {
+        let inside = value.take()?;
+        // A thread that is ending has no stack any more. There the future is not inside of anything.
+        stack.try_with(|stack| stack.0.borrow_mut().push((Task::running(), inside))).ok()?;
+        Some(Self { stack, value })
+    }
+}
+
+impl<T> Drop for Polling<'_, T> {
+    fn drop(&mut self) {
+        // Polls end in the opposite order of their beginnings, also after a panic. So the last entry belongs to this
+        // poll.
+        let last = self.stack.try_with(|stack| stack.0.borrow_mut().pop());
+        *self.value = last.ok().flatten().map(|(_, value)| value);
+    }
+}
+
+/// A task, as far as this crate can know: the unit that one executor polls by itself.
+///
+/// Futures that a body joins, selects or buffers have wakers of their own, but the task of the body polls them. So a
+/// waker does not identify a task. The identity comes from what an executor says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Task {
+    /// The id of the task that tokio polls, also on a `LocalSet` and on a runtime inside of another runtime. The root
+    /// of a runtime that is driven inside of a task has the id of that task, and is part of it. The same is true for
+    /// the task of another executor.
+    id: Option<tokio::task::Id>,
+    /// Whether an executor of the futures crate polls the task. That executor does not tell its root from its tasks.
+    is_in_pool: bool,
+}
+
+impl Task {
+    /// The task that is running on this thread.
+    fn running() -> Self {
+        // The executor can't be entered twice. When entering succeeds here, its guard is dropped at once.
+        Self { id: tokio::task::try_id(), is_in_pool: futures_executor::enter().is_err() }
     }
 }

@@ -1,12 +1,16 @@
-//! [`Settings`]: the settings of a manager, and the checks that refuse impossible settings.
+//! [`Settings`]: the settings of a manager, the bounds of what it and its requests may ask for, and what a request may choose.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Drift;
-use crate::lease_bounds::check_lease;
 use crate::timing::LONGEST_LINGER;
 use crate::{InvalidKey, LockError, MAX_NAME_BYTES, key};
+
+/// The shortest lease. A shorter lease would end before a release can be sent on a usual network.
+const SHORTEST_LEASE: Duration = Duration::from_millis(10);
+/// The longest lease. A longer lease comes from a mistaken unit: users of similar libraries got 10,000 s for 10 s.
+const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The shortest timeout of a command and of a connection. A shorter timeout would let nothing through: it would be over before an
 /// answer comes, even from the same machine.
@@ -53,7 +57,7 @@ pub(crate) struct Settings {
     pub(crate) grace: Duration,
     pub(crate) max_clock_drift_ppm: u32,
     pub(crate) drain: Duration,
-    /// A hold that lasts for so long is told.
+    /// A hold that lasts this long is an event.
     pub(crate) warn_held_for: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_waiters_per_key: usize,
@@ -99,19 +103,6 @@ impl Default for Settings {
     }
 }
 
-/// Refuses a timeout of a command or of a connection that is out of bounds.
-fn check_timeout(setting: &'static str, timeout: Duration) -> Result<(), LockError> {
-    if (SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(&timeout) {
-        return Ok(());
-    }
-    let reason = if timeout < SHORTEST_TIMEOUT {
-        format!("{timeout:?} would let nothing through: the shortest is {SHORTEST_TIMEOUT:?}")
-    } else {
-        format!("{timeout:?} would never doubt a connection that is dead: the longest is {LONGEST_TIMEOUT:?}")
-    };
-    Err(LockError::setting(setting, reason))
-}
-
 impl Settings {
     /// Refuses settings that make no sense.
     pub(crate) fn check(&self) -> Result<(), LockError> {
@@ -123,9 +114,20 @@ impl Settings {
                 return Err(LockError::setting("namespace", reason));
             }
         }
-        check_timeout("command_timeout", self.command_timeout)?;
-        check_timeout("connect_timeout", self.connect_timeout)?;
-        self.max_lease.map_or(Ok(()), |longest| check_lease("max_lease", longest))?;
+        for (setting, timeout) in [("command_timeout", self.command_timeout), ("connect_timeout", self.connect_timeout)]
+        {
+            let reason = if timeout < SHORTEST_TIMEOUT {
+                format!("{timeout:?} would let nothing through: the shortest is {SHORTEST_TIMEOUT:?}")
+            } else if timeout > LONGEST_TIMEOUT {
+                format!("{timeout:?} would never doubt a connection that is dead: the longest is {LONGEST_TIMEOUT:?}")
+            } else {
+                continue;
+            };
+            return Err(LockError::setting(setting, reason));
+        }
+        if let Some(longest) = self.max_lease {
+            refuse("max_lease", longest, problem_of_lease(longest.as_nanos()))?;
+        }
         if self.min_replicas.is_some_and(|(count, _)| count > MOST_REPLICAS) {
             let reason = format!("no server has more than {MOST_REPLICAS} replicas that could confirm a lock");
             return Err(LockError::setting("min_replicas", reason));
@@ -180,17 +182,11 @@ impl Settings {
 
     /// Refuses a lease that makes no sense, or is longer than `max_lease`.
     pub(crate) fn check_lease(&self, setting: &'static str, lease: Duration) -> Result<(), LockError> {
-        check_lease(setting, lease)?;
-        match self.max_lease {
-            Some(longest) if lease + self.grace > longest => {
-                let grace =
-                    if self.grace.is_zero() { String::new() } else { format!(" and a grace of {:?}", self.grace) };
-                let reason =
-                    format!("a lease of {lease:?}{grace} is longer than the manager's `max_lease`, {longest:?}");
-                Err(LockError::setting(setting, reason))
-            }
-            _ => Ok(()),
-        }
+        refuse(setting, lease, problem_of_lease(lease.as_nanos()))?;
+        let Some(longest) = self.max_lease.filter(|longest| lease + self.grace > *longest) else { return Ok(()) };
+        let grace = if self.grace.is_zero() { String::new() } else { format!(" and a grace of {:?}", self.grace) };
+        let reason = format!("a lease of {lease:?}{grace} is longer than the manager's `max_lease`, {longest:?}");
+        Err(LockError::setting(setting, reason))
     }
 
     /// The linger time of a request that may have its own, in hundredths of a second, rounded up.
@@ -233,4 +229,93 @@ impl Settings {
         }
         Ok(name)
     }
+}
+
+/// Refuses a longest hold that is out of bounds.
+pub(crate) fn check_max_hold(max_hold: Duration) -> Result<(), LockError> {
+    refuse("max_hold", max_hold, problem_of_max_hold(max_hold.as_nanos()))
+}
+
+/// Refuses a time that keeps others out for too long.
+pub(crate) fn check_at_least(at_least: Duration) -> Result<(), LockError> {
+    let problem = "a time of more than a year is a unit mistaken for another; nobody could lock until then";
+    refuse("at_least", at_least, (at_least > LONGEST_LEASE).then_some(problem))
+}
+
+fn refuse(setting: &'static str, time: Duration, problem: Option<&str>) -> Result<(), LockError> {
+    problem.map_or(Ok(()), |problem| Err(LockError::setting(setting, format!("{problem} ({time:?})"))))
+}
+
+/// What is wrong with a longest hold of this many nanoseconds. The compiler runs it for constants, as the next two.
+pub(crate) const fn problem_of_max_hold(nanos: u128) -> Option<&'static str> {
+    let too_long =
+        "a hold of more than a year is a unit mistaken for another; leave `max_hold` out for a hold without a limit";
+    let too_short = "a hold of less than 10 ms would end before it can be used";
+    problem_of(nanos, ["a hold of zero is over before the body starts", too_short, too_long])
+}
+
+/// What is wrong with a lease of this many nanoseconds.
+pub(crate) const fn problem_of_lease(nanos: u128) -> Option<&'static str> {
+    let too_long =
+        "a lease of more than a year is a unit mistaken for another; after a crash nobody could lock until then";
+    let too_short = "a lease of less than 10 ms would end before it can be used";
+    problem_of(nanos, ["a lease of zero would protect nothing", too_short, too_long])
+}
+
+const fn problem_of(nanos: u128, [zero, too_short, too_long]: [&'static str; 3]) -> Option<&'static str> {
+    match nanos {
+        0 => Some(zero),
+        _ if nanos < SHORTEST_LEASE.as_nanos() => Some(too_short),
+        _ if nanos > LONGEST_LEASE.as_nanos() => Some(too_long),
+        _ => None,
+    }
+}
+
+/// What is wrong with a linger time of this many nanoseconds.
+pub(crate) const fn problem_of_linger(nanos: u128) -> Option<&'static str> {
+    if nanos > LONGEST_LINGER.as_nanos() { Some("a lock lingers for at most 2 s") } else { None }
+}
+
+/// What a request does about a lock that somebody holds.
+///
+/// ```
+/// use std::time::Duration;
+/// use lock_runtime::{LockError, LockManager, OnBusy};
+///
+/// /// Only the newest export of a report is of use: it ends the one that runs.
+/// async fn export(locks: &LockManager, report: u64) -> Result<(), LockError> {
+///     let work = async { /* minutes of work */ };
+///     locks.lock("export", &report).timeout(Duration::from_secs(10)).on_busy(OnBusy::Replace).run(work).await
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnBusy {
+    /// It waits behind those who came before.
+    #[default]
+    Wait,
+    /// It takes the lock from its holder, who is told to stop, and waits in front of all others until the holder has stopped. If a newer
+    /// request comes meanwhile, it fails as the holder does: only the newest ever runs.
+    Replace,
+}
+
+/// What happens to a body when its lock is lost.
+///
+/// ```
+/// use lock_runtime::{LockError, LockManager, OnLost};
+///
+/// async fn settle(locks: &LockManager, account: u64) -> Result<(), LockError> {
+///     let booking = async { /* two writes that belong together, each with the fencing token */ };
+///     locks.lock("account", &account).fenced(true).on_lost(OnLost::Continue).run(booking).await
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnLost {
+    /// The body is never polled again; it is dropped, and the caller gets [`LockError::Lost`](crate::LockError::Lost).
+    #[default]
+    Cancel,
+    /// The body runs to its end. Then the caller gets [`LockError::Lost`](crate::LockError::Lost) with `completed:
+    /// true`. It is for bodies that must not be dropped half-way, and that protect their writes with a fencing token.
+    Continue,
 }

@@ -39,14 +39,14 @@ impl Share {
         Self::permit(capacity.into()).unwrap_or(Self::READ)
     }
 
-    /// Whether who has a lease of this share may do what one of the share `inner` allows. The holder of one of N permits may run beside
-    /// N - 1 others, and so it is no holder of one of fewer permits.
+    /// Whether the owner of such a lease may do what a lease of the share `inner` allows. The holder of one of N permits runs together
+    /// with N - 1 others, so it does not hold one of fewer permits.
     pub(crate) fn covers(self, inner: Self) -> bool {
-        mutant!(PermitsCoverFewer => return self != Self::READ || inner == Self::READ);
-        inner == Self::READ || self.permits().zip(inner.permits()).is_some_and(|(outer, inner)| outer <= inner)
+        let are_enough = self.permits().zip(inner.permits()).is_some_and(|(outer, inner)| outer <= inner);
+        inner == Self::READ || mutant!(PermitsCoverFewer => self != Self::READ, else are_enough)
     }
 
-    /// Whether one more lease fits beside `held` others.
+    /// Whether one more lease fits when `held` others share the lock.
     pub(crate) fn fits_beside(self, held: usize) -> bool {
         self.permits().is_none_or(|of| held < usize::try_from(of).unwrap_or(usize::MAX))
     }

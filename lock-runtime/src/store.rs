@@ -1,4 +1,4 @@
-//! [`Store`]: where leases live, in the verbs of the protocol. Above this module only `address`, `builder` and `manager/tools.rs`
+//! [`Store`]: where leases live, in the verbs of the protocol. Above this module only `address`, `builder` and `manager`
 //! know Redis. Nothing below it knows tasks.
 //!
 //! Every verb is idempotent for its token, and its caller may give up at any time. Then nobody knows whether the verb took

@@ -118,7 +118,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::builder::on_memory;
 use crate::local::HoldHandle;
 use crate::scope::Frame;
 use crate::store::AnyStore;
@@ -161,8 +160,8 @@ impl TestLocks {
         let store = FaultyStore::default();
         let elsewhere = Arc::new(AnyStore::Faulty(store.of_other_process()));
         let store = Arc::new(AnyStore::Faulty(store));
-        let other = on_memory(builder.clone().label("another process"), elsewhere);
-        Self { manager: on_memory(builder, Arc::clone(&store)), other, store }
+        let other = builder.clone().label("another process").over(elsewhere);
+        Self { manager: builder.over(Arc::clone(&store)), other, store }
     }
 
     /// The manager for the code under test.
@@ -215,8 +214,11 @@ impl TestLocks {
     ///
     /// When the key can't name a lock.
     pub fn lose<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) {
-        let name = self.name(prefix, key);
-        self.faulty(|store| store.forget(&name));
+        match self.manager.lock(prefix, key).key() {
+            Ok(name) => self.faulty(|store| store.forget(&name)),
+            #[expect(clippy::panic, reason = "a test fails by panicking")]
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Makes a renewal find that its lock is gone: the renewal with this number, counted from now on over all locks, and from 1.
@@ -237,14 +239,6 @@ impl TestLocks {
     #[must_use]
     pub fn granted(&self) -> Vec<String> {
         self.faulty(FaultyStore::granted)
-    }
-
-    fn name<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> String {
-        match self.manager.lock(prefix, key).key() {
-            Ok(name) => name,
-            #[expect(clippy::panic, reason = "a test fails by panicking")]
-            Err(error) => panic!("{error}"),
-        }
     }
 
     fn faulty<T>(&self, with: impl FnOnce(&FaultyStore) -> T) -> T {

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::key::PrefixPlace;
-use crate::share::Share;
 use crate::token::Token;
 use crate::{LockError, key};
 
@@ -32,37 +31,17 @@ const HEAD: &str = "lock-ticket";
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockTicket {
-    key: Arc<str>,
-    prefix: PrefixPlace,
+    pub(crate) key: Arc<str>,
+    pub(crate) prefix: PrefixPlace,
     /// The value that the lock has in the store.
-    token: Token,
+    pub(crate) token: Token,
 }
 
 impl LockTicket {
-    pub(crate) fn new(key: &Arc<str>, prefix: PrefixPlace, token: Token) -> Self {
-        Self { key: Arc::clone(key), prefix, token }
-    }
-
     /// The lock's name in Redis.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
-    }
-
-    pub(crate) fn name(&self) -> &Arc<str> {
-        &self.key
-    }
-
-    pub(crate) fn prefix(&self) -> PrefixPlace {
-        self.prefix
-    }
-
-    pub(crate) fn token(&self) -> &Token {
-        &self.token
-    }
-
-    pub(crate) fn share(&self) -> Option<Share> {
-        self.token.share()
     }
 }
 
@@ -139,7 +118,7 @@ mod tests {
     use crate::token::Process;
 
     fn ticket(name: &str, label: &str) -> LockTicket {
-        LockTicket::new(&name.into(), PrefixPlace::behind(None, 1), Process::new(label).ticket(None))
+        LockTicket { key: name.into(), prefix: PrefixPlace::behind(None, 1), token: Process::new(label).ticket(None) }
     }
 
     #[test]
@@ -187,13 +166,10 @@ mod tests {
         crate::fuzz::any_text("tickets", |text| match text.parse::<LockTicket>() {
             Ok(ticket) => {
                 assert_eq!(ticket.to_string(), text);
-                assert!(
-                    ticket.key() == "lock" || !format!("{ticket:?}").contains(ticket.token().as_str()),
-                    "{ticket:?}"
-                );
+                assert!(ticket.key() == "lock" || !format!("{ticket:?}").contains(ticket.token.as_str()), "{ticket:?}");
                 // What a store and an error say of it.
                 let _ =
-                    (ticket.share(), ticket.token().label(), ticket.token().to_forced(), ticket.token().may_linger());
+                    (ticket.token.share(), ticket.token.label(), ticket.token.to_forced(), ticket.token.may_linger());
             }
             Err(error) => assert!(text.len() < 30 || !error.to_string().contains(text), "{error}"),
         });

@@ -1,17 +1,16 @@
 //! [`Token`]: the value at a lock's key in the store while a process owns the lock.
 
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
-use crate::room::{finish, take_room};
 use crate::share::Share;
 
 /// How many digits the capacity of a share has in a sequence, and how many there are in front of it at least. No other sequence is
-/// so long: the largest number that counts leases has 20 digits, and nobody counts as far as that.
+/// as long: the largest number that counts leases has 20 digits, and no process counts that far.
 const CAPACITY_DIGITS: usize = 10;
 /// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
 const FORCED: &str = "|forced";
@@ -68,17 +67,12 @@ impl Token {
         self.0.ends_with(RESTS)
     }
 
-    /// What stands at the lock's key while the lock waits for its adopter, when this token was made for that.
-    pub(crate) fn to_ticket(&self) -> Self {
-        Self(format!("{}{TICKET}", self.0).into())
-    }
-
     /// Whether its lock waits for its adopter.
     pub(crate) fn is_ticket(&self) -> bool {
         self.0.ends_with(TICKET)
     }
 
-    /// Whether nobody has a body under it: its lock waits for its adopter, or rests.
+    /// Whether no body runs under it: its lock waits for its adopter, or rests.
     pub(crate) fn is_unused(&self) -> bool {
         self.is_ticket() || self.rests()
     }
@@ -145,7 +139,22 @@ impl Token {
         let ours = process.len() == 32
             && process.bytes().all(|byte| byte.is_ascii_hexdigit())
             && sequence.bytes().all(|byte| byte.is_ascii_digit());
-        ours.then(|| unescape(label))
+        if !ours {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(label.len());
+        let mut rest = label.as_bytes();
+        while let [byte, tail @ ..] = rest {
+            let escaped = match (byte, tail) {
+                (b'%', [high, low, ..]) => {
+                    str::from_utf8(&[*high, *low]).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
+                }
+                _ => None,
+            };
+            bytes.push(escaped.unwrap_or(*byte));
+            rest = if escaped.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
+        }
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
@@ -168,11 +177,14 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(label: &str) -> Self {
-        // The channel of the process has this id for a name, so nobody may guess it. Two ids of version 4 are 128 random bits: where
+        // The channel of the process has this id for a name, so it must not be guessed. Two ids of version 4 are 128 random bits: where
         // one of them has its fixed bits, the other is random.
         let [one, other] = [Uuid::new_v4(), Uuid::new_v4()].map(|id| id.as_u128());
         let id = format!("{:032x}", one ^ other.rotate_left(64));
-        Self { id, label: escape(label), sequence: AtomicU64::new(0) }
+        // A blank separates the words of a push message, and `|` the parts of a queue's entry.
+        let mut escaped = String::with_capacity(label.len());
+        push_escaped(&mut escaped, label.chars(), |c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '|'));
+        Self { id, label: escaped, sequence: AtomicU64::new(0) }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -182,7 +194,8 @@ impl Process {
     /// A ticket. Its process has no other token and no channel: a ticket travels through other hands, and must tell nothing of the
     /// tokens of its manager.
     pub(crate) fn ticket(&self, share: Option<Share>) -> Token {
-        Self { label: self.label.clone(), ..Self::new("") }.next_token(false, share).to_ticket()
+        let token = Self { label: self.label.clone(), ..Self::new("") }.next_token(false, share);
+        Token(format!("{}{TICKET}", token.0).into())
     }
 
     /// Whether this process has made the token before.
@@ -194,66 +207,53 @@ impl Process {
     /// A token of which another process sees whether its lease `may_linger`, and this one how it shares the lock.
     pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        // A 1, at most 20 digits of the number, and 10 of the capacity.
-        let (mut alone, mut shared) = (itoa::Buffer::new(), [0; 32]);
-        let sequence = match share {
-            None => alone.format(number),
-            // The 1 is no zero in front, which would say that the lease may linger.
-            Some(share) => format_into(&mut shared, format_args!("1{number:010}{:010}", share.capacity())),
-        };
         let linger = if may_linger { "0" } else { "" };
-        let mut text = take_room();
-        text.extend([&*self.id, ".", linger, sequence, "@", &*self.label]);
+        let mut text = take_buffer();
+        text.extend([&*self.id, ".", linger]);
+        match share {
+            None => text.push_str(itoa::Buffer::new().format(number)),
+            Some(share) => {
+                // The 1 is no zero in front, which would say that the lease may linger. Writing to a `String` can't fail.
+                let _ = write!(text, "1{number:010}{:010}", share.capacity());
+            }
+        }
+        text.extend(["@", &*self.label]);
         Token(finish(text))
     }
 }
 
-/// The text, written into a buffer that has room for all of it.
-fn format_into<'a>(buffer: &'a mut [u8], text: fmt::Arguments<'_>) -> &'a str {
-    let mut rest = &mut *buffer;
-    // Into a buffer with room this can't fail.
-    let _ = rest.write_fmt(text);
-    let left = rest.len();
-    let length = buffer.len() - left;
-    buffer.get(..length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
+thread_local! {
+    /// Each name and each token is put together here, and then costs one allocation.
+    static BUFFER: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Escapes what has a meaning in the protocol: a blank separates the words of a push message, and `|` the parts of a
-/// queue entry.
-fn escape(label: &str) -> String {
-    let mut escaped = String::with_capacity(label.len());
-    for character in label.chars() {
-        if character.is_whitespace() || character.is_control() || matches!(character, '%' | '|') {
-            push_escaped(&mut escaped, character);
-        } else {
-            escaped.push(character);
+/// An empty text, which most often has its memory already.
+pub(crate) fn take_buffer() -> String {
+    // A thread that ends has no buffer any more.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    buffer.clear();
+    buffer
+}
+
+/// Copies the text, and keeps its memory for the next one.
+pub(crate) fn finish(buffer: String) -> Arc<str> {
+    let text = Arc::from(buffer.as_str());
+    let _ = BUFFER.try_with(|kept| kept.set(buffer));
+    text
+}
+
+/// Appends the characters. Those that are special are escaped: `%` and two hex digits for each of their UTF-8 bytes.
+pub(crate) fn push_escaped(text: &mut String, from: impl Iterator<Item = char>, is_special: impl Fn(char) -> bool) {
+    for character in from {
+        if !is_special(character) {
+            text.push(character);
+            continue;
+        }
+        for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+            // Writing to a `String` can't fail.
+            let _ = write!(text, "%{byte:02X}");
         }
     }
-    escaped
-}
-
-/// Appends a character as its UTF-8 bytes, each as `%` and two hex digits.
-pub(crate) fn push_escaped(text: &mut String, character: char) {
-    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-        // Writing to a `String` can't fail.
-        let _ = write!(text, "%{byte:02X}");
-    }
-}
-
-fn unescape(label: &str) -> String {
-    let mut bytes = Vec::with_capacity(label.len());
-    let mut rest = label.as_bytes();
-    while let [byte, tail @ ..] = rest {
-        let escaped = match (byte, tail) {
-            (b'%', [high, low, ..]) => {
-                std::str::from_utf8(&[*high, *low]).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
-            }
-            _ => None,
-        };
-        bytes.push(escaped.unwrap_or(*byte));
-        rest = if escaped.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

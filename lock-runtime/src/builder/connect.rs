@@ -1,20 +1,38 @@
 //! How a [`Builder`] makes a manager: the stores and the keeper of each place.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::future::FutureExt as _;
+use lock_wire::{Channel, Endpoint};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-use super::wired::Wired;
-use super::{Builder, Server, quorum};
+use super::{Builder, Server};
 use crate::address::{self, Address, Target};
+use crate::clock::Deadline;
 use crate::engine::Engine;
+use crate::keeper::thread::KeeperThread;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
+use crate::store::quorum::{Grants, Quorum};
 use crate::store::redis::RedisStore;
 use crate::store::redis::connections::{Connections, of_callers, of_keeper};
+use crate::store::voter::MARKER;
 use crate::store::{AnyStore, Store};
+use crate::timing::KEEPER_CONNECTS;
 use crate::token::Process;
-use crate::{LockError, LockManager, surroundings};
+use crate::{BackendError, LockError, LockManager, surroundings};
+
+/// A server of a quorum that restarts has no vote for this long, unless the user sets `max_lease`.
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(3600);
+/// A server of a quorum that needs more than this part of the command timeout is not waited for when another server will do.
+pub(crate) const PATIENCE: u32 = 5;
+
+/// A lease that lingers must yield to a waiter. On a quorum a waiter sends its message to the first server alone, which the owner may have
+/// lost.
+const NO_LINGER: &str =
+    "on a quorum no lock is kept without a hold: its owner could not be told that another process waits";
 
 /// The ways to make a manager.
 impl LockManager {
@@ -117,22 +135,13 @@ impl Builder {
     /// # Cancel safety
     ///
     /// Cancel safe: connecting takes no lock.
-    pub async fn connect(self) -> Result<LockManager, LockError> {
-        self.connecting().await
-    }
-
-    /// Boxed, and so compiled here once.
-    fn connecting(self) -> BoxFuture<'static, Result<LockManager, LockError>> {
+    pub fn connect(self) -> impl Future<Output = Result<LockManager, LockError>> + Send {
         async move {
-            let place = self.place()?;
-            if !matches!(place.1, Address::Memory) {
+            let parts = self.into_parts()?;
+            if parts.keeper.is_some() {
                 surroundings::check()?;
             }
-            match place {
-                (settings, Address::Memory) => Ok(over(settings, in_this_process())),
-                (settings, Address::Independent(endpoints)) => quorum::wire(settings, &endpoints)?.connect().await,
-                (settings, Address::Redis(target)) => wire(settings, target)?.connect().await,
-            }
+            parts.connect().await
         }
         .boxed()
     }
@@ -157,34 +166,68 @@ impl Builder {
     /// [`InvalidSetting`](LockError::InvalidSetting) as [`connect`](Self::connect) has it. [`Connect`](LockError::Connect)
     /// when the keeper's thread can't be started.
     pub fn connect_lazy(self) -> Result<LockManager, LockError> {
-        match self.place()? {
-            (settings, Address::Memory) => Ok(over(settings, in_this_process())),
-            (settings, Address::Independent(endpoints)) => Ok(quorum::wire(settings, &endpoints)?.into_manager()),
-            (settings, Address::Redis(target)) => Ok(wire(settings, target)?.into_manager()),
-        }
+        Ok(self.into_parts()?.into_manager())
     }
 
-    /// The settings and the place, both checked.
-    fn place(mut self) -> Result<(Settings, Address), LockError> {
-        self.settings.check()?;
-        let address = match self.server.take() {
-            Some(Server::Client(client)) => Address::Redis(address::of_client(&client, &self.trust)?),
-            Some(Server::Url(url)) => address::of_url(&url, &self.trust)?,
-            Some(Server::Quorum(urls)) => Address::Independent(address::of_urls(&urls, &self.trust)?),
+    /// The parts of the manager, all settings checked. Nothing is sent.
+    fn into_parts(self) -> Result<Parts, LockError> {
+        let Self { mut settings, server, trust } = self;
+        settings.check()?;
+        let address = match server {
+            Some(Server::Client(client)) => Address::Redis(address::of_client(&client, &trust)?),
+            Some(Server::Url(url)) => address::of_url(&url, &trust)?,
+            Some(Server::Quorum(urls)) => Address::Independent(address::of_urls(&urls, &trust)?),
             None => {
                 let reason = format!("none was given; {}", address::FORMS);
                 return Err(LockError::setting("URL", reason));
             }
         };
-        match &address {
-            Address::Memory => self.settings.check_in_memory()?,
-            Address::Redis(target) if matches!(target, Target::Cluster(_)) && self.settings.min_replicas.is_some() => {
-                let reason = "it is not supported for a cluster; leave it out";
-                return Err(LockError::setting("min_replicas", reason));
-            }
-            Address::Independent(_) | Address::Redis(_) => {}
+        let no_replicas = match &address {
+            Address::Independent(_) => Some("a quorum has no replicas to wait for: its servers are independent"),
+            Address::Redis(Target::Cluster(_)) => Some("it is not supported for a cluster; leave it out"),
+            Address::Redis(_) | Address::Memory => None,
+        };
+        if let (Some(reason), Some(_)) = (no_replicas, settings.min_replicas) {
+            return Err(LockError::setting("min_replicas", reason));
         }
-        Ok((self.settings, address))
+        match address {
+            Address::Memory => {
+                settings.check_in_memory()?;
+                Ok(Parts::in_process(settings, in_this_process()))
+            }
+            Address::Redis(target) => {
+                Parts::on_servers(target.address(), target.is_tls(), settings, |_, process, connections| {
+                    let channels = [of_callers(process.id()), of_keeper(process.id())];
+                    let [front, back] = match target {
+                        Target::Server(endpoint) => {
+                            channels.map(|channel| connections.to_server(endpoint.clone(), Some(channel), None))
+                        }
+                        Target::Cluster(seeds) => connections.to_cluster(*seeds, channels),
+                    };
+                    (AnyStore::Redis(front), AnyStore::Redis(back.clone()), vec![back])
+                })
+            }
+            Address::Independent(endpoints) => {
+                settings.max_lease.get_or_insert(MAX_LEASE);
+                settings.reserved = Some(MARKER);
+                settings.refuses_linger = Some(NO_LINGER);
+                settings.check()?;
+                let addresses = endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ");
+                let is_tls = endpoints.iter().any(Endpoint::is_tls);
+                Parts::on_servers(addresses, is_tls, settings, |settings, process, connections| {
+                    let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
+                        let node = |endpoint: &Endpoint| {
+                            connections.to_server(endpoint.clone(), channel.clone(), settings.max_lease)
+                        };
+                        endpoints.iter().map(node).collect()
+                    };
+                    let (grants, patience) = (Grants::default(), settings.command_timeout / PATIENCE);
+                    let quorum = |nodes| AnyStore::Quorum(Quorum::new(nodes, patience, grants.clone()));
+                    let (front, back) = (nodes(Some(of_callers(process.id()))), nodes(None));
+                    (quorum(front), quorum(back.clone()), back)
+                })
+            }
+        }
     }
 
     /// A manager whose locks live in this process.
@@ -203,7 +246,7 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn in_memory(self) -> LockManager {
-        over(self.settings, in_this_process())
+        self.over(in_this_process())
     }
 
     /// A manager in this process that shares its locks with `other`, as two replicas of a service share a Redis: for
@@ -228,7 +271,14 @@ impl Builder {
             let reason = "its locks live on a server; connect to that server instead";
             return Err(LockError::setting("manager to share with", reason));
         }
-        Ok(over(self.settings, Arc::clone(store)))
+        Ok(self.over(Arc::clone(store)))
+    }
+
+    /// A manager over a store in this process. Each request reports a setting that is out of bounds.
+    pub(crate) fn over(self, store: Arc<AnyStore>) -> LockManager {
+        let mut settings = self.settings;
+        settings.problem = settings.check_in_memory().err();
+        Parts::in_process(settings, store).into_manager()
     }
 }
 
@@ -236,34 +286,87 @@ fn in_this_process() -> Arc<AnyStore> {
     Arc::new(AnyStore::Memory(MemoryStore::default()))
 }
 
-/// A manager with the settings of `builder`, over a store in this process.
-#[cfg(feature = "testing")]
-pub(crate) fn on_memory(builder: Builder, store: Arc<AnyStore>) -> LockManager {
-    over(builder.settings, store)
+/// All parts of a manager, before anything is sent.
+struct Parts {
+    settings: Settings,
+    process: Process,
+    /// For the callers, who also receive the pushes.
+    front: Arc<AnyStore>,
+    /// The same store over the keeper's own connection.
+    back: Arc<AnyStore>,
+    /// `None` for locks in this process.
+    keeper: Option<Arc<KeeperThread>>,
+    server: String,
+    is_tls: bool,
+    /// The servers on which the keeper looks for a setting that evicts locks.
+    looks: Vec<RedisStore>,
 }
 
-/// A manager over a store in this process.
-fn over(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
-    settings.problem = settings.check_in_memory().err();
-    let process = Process::new(&settings.label);
-    LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
-}
-
-/// Two stores for the same place: the first over the connections of the callers of `process`, the second over those of
-/// its keeper.
-fn stores(target: Target, process: &Process, connections: &Connections) -> [RedisStore; 2] {
-    let channels = [of_callers(process.id()), of_keeper(process.id())];
-    match target {
-        Target::Server(endpoint) => {
-            channels.map(|channel| connections.to_server(endpoint.clone(), Some(channel), None))
-        }
-        Target::Cluster(seeds) => connections.to_cluster(*seeds, channels),
+impl Parts {
+    fn in_process(settings: Settings, store: Arc<AnyStore>) -> Self {
+        let (process, front, back) = (Process::new(&settings.label), Arc::clone(&store), store);
+        Self { settings, process, front, back, keeper: None, server: String::new(), is_tls: false, looks: Vec::new() }
     }
-}
 
-fn wire(settings: Settings, target: Target) -> Result<Wired, LockError> {
-    Wired::new(target.address(), target.is_tls(), settings, |_, process, connections| {
-        let [front, back] = stores(target, process, connections);
-        (AnyStore::Redis(front), AnyStore::Redis(back.clone()), vec![back])
-    })
+    /// `stores` makes the callers' store, the keeper's, and the servers of the latter.
+    fn on_servers(
+        server: String,
+        is_tls: bool,
+        settings: Settings,
+        stores: impl FnOnce(&Settings, &Process, &Connections) -> (AnyStore, AnyStore, Vec<RedisStore>),
+    ) -> Result<Self, LockError> {
+        let thread = KeeperThread::shared().map_err(|error| LockError::Connect {
+            server: server.clone(),
+            problem: BackendError::caused_by("the keeper's thread could not be started", error),
+        })?;
+        let process = Process::new(&settings.label);
+        let background = Arc::clone(&thread);
+        // No body of a lock runs there.
+        let connections = Connections::new(&settings, move |work| background.spawn_boxed(work));
+        let (front, back, looks) = stores(&settings, &process, &connections);
+        let (front, back, keeper) = (Arc::new(front), Arc::new(back), Some(thread));
+        Ok(Self { settings, process, front, back, keeper, server, is_tls, looks })
+    }
+
+    async fn connect(self) -> Result<LockManager, LockError> {
+        let limit = self.settings.connect_timeout;
+        let connected = match &*self.front {
+            AnyStore::Redis(front) => timeout(limit, front.connect()).await.unwrap_or_else(|_| {
+                let hint = if self.is_tls { ": does the server speak TLS on this port?" } else { "" };
+                Err(BackendError::new(format!("no answer within {limit:?}{hint}")))
+            }),
+            AnyStore::Quorum(front) => front.connect(Deadline::after(limit)).await.map_err(|error| error.problem),
+            AnyStore::Memory(_) => Ok(()),
+            #[cfg(feature = "testing")]
+            AnyStore::Faulty(_) => Ok(()),
+        };
+        connected.map_err(|problem| LockError::Connect { server: self.server.clone(), problem })?;
+        // The keeper's connection is made on the keeper's thread. On a quorum it is not waited for, since no lease lingers there.
+        let (mut keeper_is_connected, keeper) = (None, self.keeper.clone());
+        if let (AnyStore::Redis(back), Some(keeper)) = (&*self.back, keeper) {
+            let (done, is_done) = oneshot::channel();
+            let back = back.clone();
+            keeper.spawn(async move {
+                // The keeper tries again, and tells of it.
+                let _ = back.connect().await;
+                let _ = done.send(());
+            });
+            keeper_is_connected = Some(is_done);
+        }
+        let manager = self.into_manager();
+        if let Some(keeper_is_connected) = keeper_is_connected {
+            // So that the first hold may linger (rule L9), where the server is near. Nothing else needs it by now.
+            let _ = timeout(KEEPER_CONNECTS, keeper_is_connected).await;
+        }
+        Ok(manager)
+    }
+
+    fn into_manager(self) -> LockManager {
+        let Self { settings, process, front, back, keeper, looks, .. } = self;
+        for (look, thread) in looks.into_iter().zip(keeper.iter().cycle()) {
+            let deadline = Deadline::after(settings.connect_timeout);
+            thread.spawn(async move { look.warn_of_eviction(deadline).await });
+        }
+        LockManager { engine: Engine::new(settings, process, front, back, keeper) }
+    }
 }

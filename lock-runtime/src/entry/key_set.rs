@@ -13,12 +13,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{Entry, already_held};
+use super::{Entry, wait_inside};
 use crate::clock::{Deadline, Moment};
+use crate::guard::Locked;
 use crate::held::Held;
 use crate::local::{Hold, HoldHandle};
 use crate::lock::{KeepAlive, ResolvedRequest, Whole, answer_time};
-use crate::observe::spans::HoldSpan;
+use crate::observe::WaitSpan;
 use crate::settings::Settings;
 use crate::store::Store as _;
 use crate::timing::OVERTIME;
@@ -27,15 +28,15 @@ use crate::{InvalidKey, LockError, LockGuard};
 /// A hold of an outer body, and the nested request that has it as well.
 type Borrowed<'a> = (HoldHandle, &'a ResolvedRequest);
 
-/// A request has at most so many keys. Tens of thousands would not be had in time on a machine that has other work: the answers to
-/// their commands come so late that the asks are repeated.
+/// A request has at most this many keys. A busy machine can't acquire tens of thousands in time: the answers come so late that the asks
+/// are repeated.
 const MOST_KEYS: usize = 1000;
 
 /// The requests for several keys.
 #[derive(Debug)]
 pub(crate) struct KeySet {
     /// One for each key, in the order of the names.
-    requests: Vec<ResolvedRequest>,
+    pub(super) requests: Vec<ResolvedRequest>,
     /// For each key as it was given: its place among the requests.
     given: Box<[usize]>,
 }
@@ -50,7 +51,11 @@ impl KeySet {
     /// Each request is as `like`, but for its name.
     pub(crate) fn new(names: &[Arc<str>], like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
         let given = names.iter().map(|name| settings.full_name(Arc::clone(name))).collect::<Result<Vec<_>, _>>()?;
-        let keys = in_order(&given);
+        // Each key once, in the order in which all processes take keys.
+        let mut keys = given.clone();
+        keys.sort();
+        keys.dedup();
+        mutant!(KeysInAnyOrder => keys = once_each(&given));
         if let Some(first) = keys.first().filter(|_| keys.len() > MOST_KEYS) {
             let reason = format!("a request locks at most {MOST_KEYS} keys together, and these are {}", keys.len());
             return Err(LockError::InvalidKey { key: first.to_string(), reason: InvalidKey::new(reason) });
@@ -58,10 +63,6 @@ impl KeySet {
         let given = given.iter().filter_map(|key| keys.binary_search(key).ok()).collect();
         let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })
-    }
-
-    pub(super) fn note_inside(&mut self) {
-        self.requests.iter_mut().for_each(|request| request.is_inside = true);
     }
 
     /// The first key by name. `None` without a key.
@@ -76,77 +77,30 @@ fn once_each(given: &[Arc<str>]) -> Vec<Arc<str>> {
     given.iter().enumerate().filter(is_first).map(|(_, key)| Arc::clone(key)).collect()
 }
 
-/// Each key once, in the order in which all processes take keys.
-fn in_order(given: &[Arc<str>]) -> Vec<Arc<str>> {
-    mutant!(KeysInAnyOrder => return once_each(given));
-    let mut keys = given.to_vec();
-    keys.sort();
-    keys.dedup();
-    keys
-}
-
 impl Entry {
-    /// Waits for all keys. A body that holds one of them already would wait for itself.
-    pub(super) async fn acquire_all(&self, set: &KeySet) -> Result<LockGuard, LockError> {
-        let held = set.requests.iter().find_map(|request| Some((request, self.frame_of(request)?)));
-        if let Some((request, frame)) = held {
-            return Err(already_held(request, !frame.hold().covers(request.share)));
-        }
-        let times = self.times();
-        let requests: Vec<_> = set.requests.iter().collect();
-        let mut guards = self.acquire_parts(&requests, &[], times).await?.into_iter();
-        let first = guards.next().ok_or_else(|| self.no_key())?;
-        Ok(first.with_others(guards.collect(), set.given.clone(), Vec::new()))
-    }
-
-    /// The same for a body. It borrows the keys that its outer bodies hold.
-    pub(super) async fn enter_all(&self, set: &KeySet) -> Result<Held, LockError> {
+    /// Waits for all keys. A body borrows those that its outer bodies hold.
+    pub(super) async fn enter_all(&self, set: &KeySet, is_body: bool) -> Result<Held, LockError> {
         let times = self.times();
         let (mut borrowed, mut turns, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for request in &set.requests {
-            match self.frame_of(request) {
-                Some(frame) if !frame.hold().covers(request.share) => return Err(already_held(request, true)),
-                Some(frame) => {
-                    turns.extend(self.inner_turn(&frame, request, times.give_up).await?);
-                    borrowed.push((frame.hold().borrow(request.fenced, times.latest).await?, request));
-                }
-                None => own.push(request),
-            }
+            let Some(outer) = self.find_outer(request, is_body)? else {
+                own.push(request);
+                continue;
+            };
+            turns.extend(self.wait_for_siblings(&outer, request, times.give_up).await?);
+            borrowed.push((outer.hold().borrow(request.fenced, times.latest).await?, request));
         }
         let times = Whole { is_begun: !borrowed.is_empty(), ..times };
-        let acquired = self.acquire_parts(&own, &borrowed, times).await?;
-        let borrowed = borrowed.into_iter().map(|(handle, _)| LockGuard::borrowing(handle));
-        let mut guards: Vec<_> = acquired.into_iter().chain(borrowed).collect();
-        guards.sort_by(|a, b| a.handle().key().cmp(b.handle().key()));
-        let mut guards = guards.into_iter();
-        let first = guards.next().ok_or_else(|| self.no_key())?;
-        Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.request.body, None))
-    }
-
-    fn no_key(&self) -> LockError {
-        KeySet::no_key(&self.request.key)
-    }
-
-    /// Acquires the keys of `requests`, beside those that are `borrowed`, inside of spans when somebody listens.
-    async fn acquire_parts(
-        &self,
-        requests: &[&ResolvedRequest],
-        borrowed: &[Borrowed<'_>],
-        times: Whole,
-    ) -> Result<Vec<LockGuard>, LockError> {
-        let acquired = self.gather(requests, borrowed, times);
-        let Some((first, span)) = requests.first().and_then(|first| Some((first, self.wait_span()?))) else {
-            return Ok(acquired.await?.into_iter().map(LockGuard::owning).collect());
-        };
-        let outcome = span.around(acquired).await;
-        let path = outcome.as_ref().map(|holds| holds.first().map(|hold| hold.handle().path()));
-        span.end(path);
-        let path = path.ok().flatten();
-        let mut guards: Vec<_> = outcome?.into_iter().map(LockGuard::owning).collect();
-        if let Some(guard) = guards.first_mut() {
-            guard.enter_span(HoldSpan::begin(&first.key, first.prefix(), path));
-        }
-        Ok(guards)
+        let acquired = self.gather(&own, &borrowed, times);
+        let named = own.first().copied().unwrap_or(&self.request);
+        let span = own.first().and_then(|first| WaitSpan::begin(&first.key, first.prefix()));
+        let first_path = |holds: &Vec<Hold>| holds.first().map(|hold| hold.handle().path());
+        let (holds, span) = wait_inside(span, named, acquired, first_path).await?;
+        let borrowed = borrowed.into_iter().map(|(handle, _)| Locked::Borrowed(handle));
+        let mut locks: Vec<_> = holds.into_iter().map(Locked::Held).chain(borrowed).collect();
+        locks.sort_by(|a, b| a.handle().key().cmp(b.handle().key()));
+        let guard = LockGuard::of_all(locks, set.given.clone(), turns, span);
+        Ok(Held::new(guard.ok_or_else(|| KeySet::no_key(&self.request.key))?, self.request.body, None))
     }
 
     /// Gathers the holds of all `requests`, which are in the order of their names. On an error nothing stays locked.
@@ -209,11 +163,12 @@ impl Entry {
         let tried = rest.get(..rest.iter().position(has_turn_here).unwrap_or(rest.len())).unwrap_or_default();
         if tried.len() > 1 {
             let mut behind = None;
-            for outcome in self.try_all(tried, times, alive).await {
+            let parts: Vec<_> = tried.iter().map(|key| key.part_of(times, Duration::ZERO, alive)).collect();
+            for outcome in join_all(parts.iter().map(|part| self.engine.acquire(part))).await {
                 match outcome {
                     // What a try has got is released before it ends: all of it.
                     Ok(hold) if behind.is_none() || times.is_try() => held.push(hold),
-                    // Who waits for a key holds no key behind it.
+                    // A task that waits for a key holds no key behind it.
                     Ok(hold) => drop(hold),
                     Err(error) => behind = behind.or(Some(error)),
                 }
@@ -221,9 +176,12 @@ impl Entry {
             match behind {
                 Some(error) if times.is_try() => return Err(error),
                 None if tried.len() == rest.len() => return Ok(()),
-                // What the try was told of the key is all that there is time for.
+                // There is no time for more than the answer to the try.
                 Some(error) if times.give_up.has_passed() => {
-                    self.note_busy(requests.get(held.len()), &error, times);
+                    // A try is not counted by itself.
+                    if let (Some(request), LockError::Timeout { .. }) = (requests.get(held.len()), &error) {
+                        self.engine.core().note_timeout(request, times.give_up.start().elapsed(), &error, None);
+                    }
                     return Err(error);
                 }
                 _ => times.is_begun = true,
@@ -233,17 +191,6 @@ impl Entry {
         let left = if times.is_try() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
         held.push(self.engine.acquire(&next.part_of(times, left, alive)).await?);
         Ok(())
-    }
-
-    /// Tries each of `requests` once, all at the same time.
-    async fn try_all(
-        &self,
-        requests: &[&ResolvedRequest],
-        times: Whole,
-        alive: &Arc<KeepAlive>,
-    ) -> Vec<Result<Hold, LockError>> {
-        let requests: Vec<_> = requests.iter().map(|request| request.part_of(times, Duration::ZERO, alive)).collect();
-        join_all(requests.iter().map(|request| self.engine.acquire(request))).await
     }
 
     /// The error of a request whose task was polled too late, and that lacks this `key`.
@@ -258,20 +205,13 @@ impl Entry {
         error
     }
 
-    /// Counts a request that ends with the `error` of the try of a key. A try is not counted by itself.
-    fn note_busy(&self, key: Option<&&ResolvedRequest>, error: &LockError, times: Whole) {
-        if let (Some(request), LockError::Timeout { .. }) = (key, error) {
-            self.engine.core().note_timeout(request, times.give_up.start().elapsed(), error, None);
-        }
-    }
-
     /// The times of a request that begins now.
     fn times(&self) -> Whole {
         let (start, wait) = (Moment::now(), self.request.timeout);
         let answer = answer_time(wait, self.engine.core().settings().command_timeout);
         let latest = if wait.is_zero() { answer } else { wait };
-        let latest = Deadline::new(start, latest.saturating_add(OVERTIME).max(answer));
-        mutant!(TimesOfKeysAddUp => return Whole { give_up: Deadline::new(start, wait), latest: latest.later_by(answer), is_begun: false });
+        let end = Deadline::new(start, latest.saturating_add(OVERTIME).max(answer));
+        let latest = mutant!(TimesOfKeysAddUp => end.later_by(answer), else end);
         Whole { give_up: Deadline::new(start, wait), latest, is_begun: false }
     }
 

@@ -7,10 +7,10 @@ use super::Core;
 use super::repeat_limit::Warning;
 use super::slot::Slot;
 use crate::LockError;
+use crate::error::LossReason;
 use crate::lock::{EndedHold, IfBusy, Lock, ResolvedRequest};
-use crate::loss_reason::LossReason;
+use crate::lock_info::LockStats;
 use crate::observe::{self, TimedOut, metrics};
-use crate::stats::LockStats;
 use crate::store::Events;
 
 /// Counts of what goes wrong, and of what the keeper does. Each stands beside an error or a command, which cost much more

@@ -62,7 +62,7 @@ impl Events for Core {
         match self.slots_of(key).find_map(|slot| Some((slot.step(|lock, _| lock.on_forced(token))?, slot))) {
             Some((ForcedToken::Leased, slot)) => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)));
-                mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), crate::loss_reason::LossReason::Forced));
+                mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), crate::error::LossReason::Forced));
                 self.schedule.verify(vec![slot]);
             }
             Some((ForcedToken::Lingers, slot)) => {

@@ -2,8 +2,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::clock::Deadline;
+use crate::error::LossReason;
 use crate::lock::Round;
-use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::protocol::Pushed;
 use crate::store::Events as _;

@@ -8,7 +8,7 @@ use tokio::sync::futures::Notified;
 
 use super::handle::HoldHandle;
 use crate::LockError;
-use crate::observe::spans::HoldSpan;
+use crate::observe::HoldSpan;
 
 pin_project! {
     /// Resolves when a hold is lost. It reads the clock in each of its polls. The keeper wakes it at the deadline.

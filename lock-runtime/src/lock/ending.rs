@@ -6,7 +6,7 @@ use super::readers::Leaves;
 use super::tokens::EndingToken;
 use super::{Acting, Effects, Env, Lane, Lock, PendingAsk, Standing};
 use crate::clock::Moment;
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::protocol::Release;
 use crate::timing::CLAIM;
 use crate::token::Token;

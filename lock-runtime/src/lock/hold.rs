@@ -8,8 +8,8 @@ use super::readers::Readers;
 use super::request::ResolvedRequest;
 use super::terms::Terms;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::error::LossReason;
 use crate::key::PrefixPlace;
-use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
 

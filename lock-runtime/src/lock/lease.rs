@@ -8,7 +8,7 @@ use super::hold::{ActiveHold, EndedHold};
 use super::pending_ask::PendingAsk;
 use super::request::ResolvedRequest;
 use crate::clock::{Deadline, Drift, Moment};
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::observe::{Path, metrics};
 use crate::protocol::{Grant, Release};
 use crate::share::{CountedLease, Share};

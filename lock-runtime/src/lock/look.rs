@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Deadline;
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::protocol::{Ask, Release, Renewal};
 use crate::token::Token;
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 use super::keep_alive::KeepAlive;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::lease_bounds::{check_at_least, check_max_hold};
-use crate::settings::Settings;
+use crate::settings::{Settings, check_at_least, check_max_hold};
 
 /// The time of a request for several keys. Each of its parts asks for one key, and has what is left of that time.
 #[derive(Clone, Copy, Debug)]

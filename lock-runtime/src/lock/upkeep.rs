@@ -8,7 +8,7 @@ use super::lease::Lease;
 use super::look::{Action, Round, Trigger};
 use super::{Effects, Env, Lane, Lock};
 use crate::clock::{Deadline, Moment};
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::observe::Path;
 use crate::protocol::{Renewal, Renewed};
 use crate::share::Share;

@@ -16,7 +16,7 @@ use super::servers::Servers;
 use super::tasks::{Task, lingers};
 use super::world::Plan;
 use crate::LockManager;
-use crate::builder::quorum::{MAX_LEASE, PATIENCE};
+use crate::builder::connect::{MAX_LEASE, PATIENCE};
 use crate::engine::Engine;
 use crate::settings::Settings;
 use crate::store::AnyStore;
@@ -145,7 +145,7 @@ pub(super) fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_d
     let process = Caller::new(name);
     let stores = cluster::stores(network, name, &settings, process.id());
     let [front, back] = stores.map(|store| Arc::new(AnyStore::Redis(store)));
-    LockManager::new(Engine::new(settings, process, front, back, None))
+    LockManager { engine: Engine::new(settings, process, front, back, None) }
 }
 
 /// What all connections of a manager have in common. A world has one thread.
@@ -178,5 +178,5 @@ fn connect_with(servers: &[Arc<Network>], settings: Settings) -> LockManager {
     };
     let keeper = of_quorum.is_none().then(|| of_keeper(process.id()));
     let (front, back) = (store(Some(of_callers(process.id()))), store(keeper));
-    LockManager::new(Engine::new(settings, process, front, back, None))
+    LockManager { engine: Engine::new(settings, process, front, back, None) }
 }

@@ -255,7 +255,7 @@ impl Task {
         let waited = start.elapsed();
         match outcome {
             Ok(Ok(guard)) => {
-                let path = guard.handle().path();
+                let path = guard.first.handle().path();
                 let guard = Arc::new(guard);
                 let is_unknown = self.locks.stats().keys == 0 && guard.is_valid();
                 {

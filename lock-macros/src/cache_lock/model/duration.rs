@@ -43,7 +43,7 @@ struct Bounds {
     too_long: &'static str,
     shortest: u64,
     longest: u64,
-    /// Whether `__private/constant.rs` of the runtime checks a value that is known only to the compiler.
+    /// Whether `__private.rs` of the runtime checks a value that is known only to the compiler.
     has_const_check: bool,
 }
 

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::{LockError, LockGuard, LockManager, LockRequest, OnBusy};
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;

@@ -329,7 +329,7 @@ async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     tokio::task::yield_now().await;
     let slots = locks.core().table().sharing("p:k");
     let [readers, permit] = slots.as_slice() else { panic!("{slots:?}") };
-    let (id, member) = reader.handle().ids();
+    let (id, member) = reader.first.handle().ids();
     readers.state.lock().lock.any_lease().contention = None;
     // The thread that ends the hold does not come to look who waits beside.
     let user = User { id, member, has_body: false, waits: true };

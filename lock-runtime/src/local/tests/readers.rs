@@ -5,7 +5,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockGuard, LockManager, LockRequest};
 

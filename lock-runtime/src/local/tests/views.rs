@@ -11,7 +11,7 @@ use crate::{LockError, LockManager};
 async fn an_extension_that_comes_too_late_does_not_end_the_next_hold() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let handle = guard.handle().clone();
+    let handle = guard.first.handle().clone();
     let next = tokio::spawn(locks.lock("p", "k").acquire());
     tokio::task::yield_now().await;
     guard.release().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::options::LockOptions;
 use crate::{LockError, LockManager};
@@ -13,7 +13,7 @@ use crate::{LockError, LockManager};
 /// Whether a body that waits is stopped at once, whose hold was lost just before its first step.
 async fn is_stopped(bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
-    let engine = LockManager::in_memory().into_engine();
+    let engine = LockManager::in_memory().engine;
     let held = LockOptions::new("p", "k").enter(Some(engine.clone())).await.unwrap();
     let slot = engine.core().table().get("p:k").unwrap();
     engine.core().revoke(&slot, None, LossReason::NotKnown);

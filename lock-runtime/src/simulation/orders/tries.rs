@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::{Play, Script, drive, in_each_order, wait_for_all};
+use crate::error::LossReason;
 use crate::local::HoldHandle;
-use crate::loss_reason::LossReason;
 use crate::mutants::Mutant;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
@@ -185,7 +185,7 @@ fn play(play: &Arc<Play>, tasks: &[Task], bug: Option<Mutant>) -> Option<String>
 fn hold(locks: &LockManager, guard: LockGuard, number: usize, task: Task, tasks: &[Task], board: &Mutex<Board>) {
     let mut holds = {
         let mut board = board.lock().unwrap();
-        board.holds.push((number, task, guard.handle().clone()));
+        board.holds.push((number, task, guard.first.handle().clone()));
         board.holds.clone()
     };
     // Another thread may go on at each of these looks. So the last of them is at this hold: it was good at the others, too.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Conditions, SECOND, world};
 use crate::LockError;
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::process::connect;
 use crate::simulation::time::suspend;

@@ -280,7 +280,7 @@ async fn hold(judge: &Judge, number: usize, part: &Part, manager: &LockManager, 
         }
         return;
     }
-    let held = match request.into_options().enter(Some(manager.clone().into_engine())).await {
+    let held = match request.options.enter(Some(manager.engine.clone())).await {
         Ok(held) => held,
         Err(error) => return note_error(error),
     };
@@ -292,7 +292,7 @@ async fn hold(judge: &Judge, number: usize, part: &Part, manager: &LockManager, 
         }
         if part.does == Deed::Nests {
             let request = manager.lock("k", &0).fenced(true);
-            if let Ok(inner) = request.into_options().enter(Some(manager.clone().into_engine())).await {
+            if let Ok(inner) = request.options.enter(Some(manager.engine.clone())).await {
                 judge.see(number, inner.fencing_token());
             }
         }

@@ -10,7 +10,7 @@ use server_model::ModelServer;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{LEASE, PATIENT};
-use crate::loss_reason::LossReason;
+use crate::error::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::network::{Conditions, Network};
 use crate::simulation::process::connect;
