@@ -108,6 +108,7 @@ mod seeded {
         OutlivedSinceAsk,
         OverdueTaskActs,
         OwnReleaseForgotten,
+        OvertakenDrawCounts,
         PartLingers,
         PausesPastOwner,
         PermitsCoverFewer,
