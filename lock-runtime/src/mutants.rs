@@ -115,6 +115,7 @@ mod seeded {
         OutlivedSinceAsk,
         OverdueTaskActs,
         OwnReleaseForgotten,
+        OvertakenDrawCounts,
         PartLingers,
         PausesPastOwner,
         PermitsCoverFewer,

@@ -145,7 +145,7 @@ impl Lock {
         if has_precedence && let Some(at) = self.lanes.iter().position(Lane::is_free) {
             return Some(at);
         }
-        let wants_task = |lane: &Lane| lane.is_idle_ask() && (self.lanes.len() == 1 || lane.wants_task(now));
+        let wants_task = |lane: &Lane| lane.is_idle_ask() && lane.wants_task(now);
         if has_precedence && let Some(at) = self.lanes.iter().position(wants_task) {
             return Some(at);
         }
@@ -153,7 +153,8 @@ impl Lock {
         let waiting = self.waiters.len() + usize::from(!self.waiters.has(id));
         let may_ask = idle < waiting && (has_precedence || !self.lanes.is_empty());
         if !may_ask || !has_room(env, self.lanes.len()) {
-            return None;
+            // The first task knows when the ask has to be repeated.
+            return self.lanes.iter().position(Lane::is_idle_ask).filter(|_| has_precedence);
         }
         let ask = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));
         self.lanes.push(Lane::new(Standing::Asking(Box::new(ask))));
@@ -327,17 +328,22 @@ impl Lock {
         }
     }
 
-    /// Takes in the answer to a draw for the lease of `token`, which was sent at `sent`.
+    /// Takes in the answer to the draw for the lease of `token`, which the task `id` sent at `sent`.
+    ///
+    /// A task that does not act any more may have been overtaken by one that has drawn greater tokens: its own are not used.
     pub(crate) fn on_drawn(
         &mut self,
-        token: &Token,
-        sent: Moment,
+        (id, token, sent): (u64, &Token, Moment),
         (first, count): (Option<u64>, u32),
         env: &dyn Env,
         out: &mut Effects,
     ) {
+        #[cfg_attr(not(test), expect(unused_mut, reason = "a bug for tests changes it"))]
+        let mut acts = self.lanes.iter().any(|lane| lane.is_acting(id));
+        mutant!(OvertakenDrawCounts => acts = true);
         let Some(lease) = self.lease_under(token).filter(|lease| lease.hold.is_none()) else { return };
         match first {
+            Some(_) if !acts => {}
             Some(first) => {
                 lease.fences = Fences::new(first, count);
                 // Only an owner draws.

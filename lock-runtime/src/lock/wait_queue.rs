@@ -20,6 +20,8 @@ use super::request::ResolvedRequest;
 const FEW: usize = 64;
 /// The most ticks for which a task that was asleep before keeps its precedence when it is woken.
 const MOST_TICKS: u8 = 128;
+/// The same for a request that replaces the holder: 50 ms. Others may have waited for less.
+const NEWEST_TICKS: u8 = 10;
 
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
@@ -67,7 +69,8 @@ enum State {
 impl Waiter {
     pub(crate) fn new(request: &ResolvedRequest) -> Self {
         let &ResolvedRequest { fenced, is_inside, .. } = request;
-        Self { waker: Waker::noop().clone(), fenced, is_inside, state: State::Waits, ticks: 1 }
+        let ticks = if request.replaces() { NEWEST_TICKS } else { 1 };
+        Self { waker: Waker::noop().clone(), fenced, is_inside, state: State::Waits, ticks }
     }
 
     /// A task that is not polled: nothing is known of it but its place.

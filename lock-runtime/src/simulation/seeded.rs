@@ -312,7 +312,7 @@ pub(super) const ALL: &[Seeded] = &[
     lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, RELEASED)),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
     drifting(code("the allowance for clocks that drift is always the usual one", Mutant::DriftAsUsual, BACKED)),
-    code("a script that the server does not know is not sent", Mutant::NoEvalFallback, GOES_ON),
+    seen_in(196, code("a script that the server does not know is not sent", Mutant::NoEvalFallback, GOES_ON)),
     code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS),
     code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),
     seen_in(1925, forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES))),

@@ -60,7 +60,7 @@ pub(super) async fn drive<'a>(
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 let deadline = answer_deadline(core, attempt, *now);
-                match send(core, &slot, request, &step, task.overtakes, deadline).await {
+                match send(core, &task, request, &step, deadline).await {
                     // For the task it is as if it had not tried. Its time goes on.
                     Some(Err(error)) if error.no_room => {
                         mutant!(NoRoomIsFailure => return Err(error.of_lock(&request.key)));
@@ -111,13 +111,12 @@ fn answer_deadline(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
 /// Only a claim has its room here, since most locks need nothing else. The store boxes the other commands.
 async fn send(
     core: &Core,
-    slot: &Arc<Slot>,
+    task: &Task,
     request: &ResolvedRequest,
     step: &Step,
-    overtakes: u32,
     deadline: Deadline,
 ) -> Option<Result<Told, StoreError>> {
-    let (store, sent) = (core.store(), deadline.start());
+    let (store, slot, overtakes, sent) = (core.store(), task.slot(), task.overtakes, deadline.start());
     Some(match step {
         Step::Claim(ask) => {
             let command = pin!(store.claim(ask, deadline));
@@ -148,7 +147,8 @@ async fn send(
         Step::Draw(token, count) => {
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
             drawn.map(|first| {
-                slot.step(|lock, out| lock.on_drawn(token, sent, (first, *count), slot.env(), out));
+                let drawn = (task.id(), token, sent);
+                slot.step(|lock, out| lock.on_drawn(drawn, (first, *count), slot.env(), out));
                 if first.is_some() { Told::Yes } else { Told::Lost }
             })
         }

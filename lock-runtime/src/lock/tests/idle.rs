@@ -131,6 +131,33 @@ fn a_task_that_does_not_read_its_answer_acts_no_more() {
     }
 }
 
+/// Rule L2. Another task has drawn meanwhile, and greater tokens.
+#[test]
+fn what_an_overtaken_task_has_drawn_is_not_used() {
+    for (bug, is_used) in [(None, false), (Some(Mutant::OvertakenDrawCounts), true)] {
+        let _seeded = Seeded::begin(bug);
+        let mut stage = Stage::new();
+        let fenced = ResolvedRequest { fenced: true, ..request() };
+        let unpolled = stage.enter_first(&fenced);
+        let ask = stage.ask(unpolled, &fenced);
+        stage.grant(&ask);
+        assert!(matches!(stage.step(unpolled, &fenced), Step::Draw(..)), "the grant has none");
+        let sent = stage.now();
+        let next = stage.wait(&fenced);
+        stage.tick_for(TURN_PATIENCE + TICK);
+        let Step::Draw(token, _) = stage.step(next, &fenced) else { panic!("it draws as well") };
+        let draws = |stage: &mut Stage, id, first| {
+            stage.tell(|lock, env, out| lock.on_drawn((id, &token, sent), (Some(first), 2), env, out));
+        };
+        draws(&mut stage, next, 7);
+        assert!(stage.takes(next, &fenced));
+        assert!(matches!(stage.end(next), Ending::Kept));
+        stage.lock.any_lease().fences = Fences::default();
+        draws(&mut stage, unpolled, 5);
+        assert_eq!(!stage.lock.any_lease().fences.is_empty(), is_used, "{bug:?}");
+    }
+}
+
 /// What happens: a task comes, is polled, or leaves; a hold ends; the store answers, or tells that another process waits; time passes.
 #[derive(Clone, Copy, Debug)]
 enum Event {
