@@ -80,7 +80,8 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 metrics::waited(request.prefix(), now.since(attempt.started));
                 return Ok(hold);
             }
-            None if attempt.is_over(now) => return Err(error_at_timeout(core, &slot, request, &attempt)),
+            // Without time for an answer it could only join and leave again.
+            None if attempt.by().has_passed_at(now) => return Err(error_at_timeout(core, &slot, request, &attempt)),
             // The hold of the readers was lost, or this reader was not polled for too long: it begins again.
             None => {}
         }

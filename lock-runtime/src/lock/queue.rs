@@ -63,6 +63,12 @@ impl Lock {
         has_room(env, self.lanes.len().saturating_add(entrants))
     }
 
+    /// How many tasks wait and do not act.
+    pub(super) fn without_ask(&self) -> usize {
+        let acting = self.lanes.iter().filter_map(|lane| lane.acting);
+        self.waiters.len() - acting.filter(|acting| self.waiters.has(acting.id)).count()
+    }
+
     /// How many tasks wait, for one that comes and waits behind them. The task that asks waits, too.
     pub(crate) fn waiting(&self) -> usize {
         let acting = self.lanes.iter().filter(|lane| lane.acting.is_some() && lane.lease().is_none());
@@ -178,7 +184,7 @@ impl Lock {
         let idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
         let has_unsent =
             self.lanes.iter().any(|lane| lane.is_idle_ask() && !lane.pending().is_some_and(PendingAsk::only_waits));
-        has_unsent || (idle < self.waiters.len() && self.has_room_for_entrant(env))
+        has_unsent || (idle < self.without_ask() && self.has_room_for_entrant(env))
     }
 
     /// Takes a lane out. The task that acts for it waits again.

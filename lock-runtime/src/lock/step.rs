@@ -150,7 +150,7 @@ impl Lock {
             return Some(at);
         }
         let idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
-        let waiting = self.waiters.len() + usize::from(!self.waiters.has(id));
+        let waiting = self.without_ask() + usize::from(!self.waiters.has(id));
         let may_ask = idle < waiting && (has_precedence || !self.lanes.is_empty());
         if !may_ask || !has_room(env, self.lanes.len()) {
             // The first task knows when the ask has to be repeated.
