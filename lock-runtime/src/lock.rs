@@ -7,7 +7,7 @@
 //! - A task [enters](Lock::enter), and [polls](Lock::poll) until it has its hold, has to send a command, or fails.
 //! - The answers of the store: [`Lock::on_answer`], [`Lock::on_grant`], [`Lock::on_confirmed`], [`Lock::on_drawn`], [`Lock::on_renewal`].
 //! - A hold [ends](Lock::end), or is [lost](Lock::revoke). A task that gives up [leaves](Lock::leave).
-//! - The keeper [looks](Lock::look) when [`Lock::is_tracked`] or [`Lock::next_look`] asks for it.
+//! - The keeper [looks](Lock::look) when [`Lock::is_tracked`] or [`Lock::next_looks`] asks for it.
 //! - After each of these calls, [`Lock::settle`]: what nobody needs is released, and the next task is woken.
 //!
 //! **A lease that no hold uses lies free in the process, and a task takes it when it is polled.** Nothing is given to a task that does
@@ -70,7 +70,6 @@ pub(crate) use wait_queue::{WaitQueue, Waiter};
 
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
-use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
 use crate::observe::Path;
@@ -95,7 +94,7 @@ pub(crate) struct Lock {
     counts: Counts,
     /// Whether the keeper looks at the lock at each of its ticks.
     is_tracked: bool,
-    /// Whether [`Lock::next_look`] has changed since it was last arranged.
+    /// Whether [`Lock::next_looks`] has changed since it was last arranged.
     has_new_look: bool,
     /// How many tasks the next tick wakes: twice as many as the last one.
     wakes: u32,
@@ -321,14 +320,14 @@ impl Lock {
         self.is_tracked
     }
 
-    /// When the keeper has to look at the lock, whatever happens.
-    pub(crate) fn next_look(&self) -> Option<Instant> {
+    /// When the keeper has to look at the lock, whatever happens: at each of these times.
+    pub(crate) fn next_looks(&self) -> impl Iterator<Item = &Deadline> {
         let looks = self.leases().filter_map(|lease| lease.upkeep.look_at.as_deref());
         let pauses = self.pauses.as_deref().filter(|_| !self.waiters.is_empty());
-        looks.chain(pauses).map(|at| at.on_timer()).min()
+        looks.chain(pauses)
     }
 
-    /// Whether [`Lock::next_look`] has changed since it was last taken.
+    /// Whether [`Lock::next_looks`] has changed since it was last taken.
     pub(crate) fn has_new_look(&self) -> bool {
         self.has_new_look
     }
@@ -338,7 +337,7 @@ impl Lock {
         self.has_new_look = true;
     }
 
-    /// Whether [`Lock::next_look`] has changed since the last call.
+    /// Whether [`Lock::next_looks`] has changed since the last call.
     pub(crate) fn take_new_look(&mut self) -> bool {
         std::mem::take(&mut self.has_new_look)
     }

@@ -17,7 +17,7 @@ use super::{Entry, wait_inside};
 use crate::clock::{Deadline, Moment};
 use crate::guard::Locked;
 use crate::held::Held;
-use crate::local::{Hold, HoldHandle};
+use crate::local::{Hold, HoldHandle, keep_alive};
 use crate::lock::{KeepAlive, ResolvedRequest, Whole, answer_time};
 use crate::observe::WaitSpan;
 use crate::settings::Settings;
@@ -121,7 +121,7 @@ impl Entry {
                 }
                 Ok::<_, LockError>(held.len())
             };
-            let outcome = alive.poll_within(gathering).await;
+            let outcome = keep_alive(&alive, gathering).await;
             // What is asked for again does not begin with the whole.
             times.is_begun = true;
             let error = match outcome {

@@ -58,7 +58,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     task.poll(request, &attempt, now, None)
                 };
                 match step {
-                    Step::Hold(started) => Err(Hold::new(task, started, request)),
+                    Step::Hold(started) => Err(Hold::new(&task.into_slot(), started, request)),
                     // Boxed: most waiters send no command.
                     step => Ok(Box::pin(drive(core, task, step, request, &mut attempt, &mut now, waiting))),
                 }

@@ -134,7 +134,7 @@ impl Adopter {
         };
         self.is_done = true;
         metrics::waited(request.prefix(), sent.elapsed());
-        Ok(Hold::started(&self.slot, started, request))
+        Ok(Hold::new(&self.slot, started, request))
     }
 
     /// Takes what the store has granted. `None` when the lease is over by now, or another lease is younger.

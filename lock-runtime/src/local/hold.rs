@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::acquire::Task;
 use super::handle::HoldHandle;
 use super::slot::ScheduleKeys;
 use super::slot::Slot;
@@ -35,13 +34,8 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The hold that the task has got.
-    pub(super) fn new(task: Task, started: Started, request: &ResolvedRequest) -> Self {
-        Self::started(&task.into_slot(), started, request)
-    }
-
     /// The hold that has started.
-    pub(super) fn started(slot: &Arc<Slot>, started: Started, request: &ResolvedRequest) -> Self {
+    pub(super) fn new(slot: &Arc<Slot>, started: Started, request: &ResolvedRequest) -> Self {
         if let Some(owner) = started.dead_owner.as_ref().filter(|owner| !slot.core.is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }

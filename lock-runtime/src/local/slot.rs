@@ -364,7 +364,7 @@ impl State {
             slot.overtakes.fetch_add(1, Ordering::Relaxed);
         }
         if lock.take_new_look() {
-            match lock.next_look() {
+            match lock.next_looks().map(|at| at.on_timer()).min() {
                 None => stale.due = entries.due.take(),
                 // An earlier timer looks in vain, and sets the next one.
                 Some(at) if entries.due.is_some_and(|(due, _)| due <= at) => {}

@@ -176,3 +176,49 @@ impl ActiveHold {
         Some(now.since(self.since))
     }
 }
+
+/// What readers share.
+impl ActiveHold {
+    /// Adds a reader. Returns its number, and what it is kept alive by while it `lacks_fence`.
+    pub(super) fn add_reader(
+        &mut self,
+        request: &ResolvedRequest,
+        lacks_fence: bool,
+        now: Moment,
+    ) -> (u64, Option<Arc<KeepAlive>>) {
+        self.linger = self.linger.max(request.linger());
+        let is_longer = request.lease() > self.expire;
+        if is_longer {
+            self.expire = request.lease();
+            self.own = self.own.max_at(Deadline::new(now, self.expire), now);
+            // The keeper confirms the longer lease.
+            self.confirmed = None;
+        }
+        let alive = request.alive().or_else(|| lacks_fence.then(|| KeepAlive::new(now)));
+        if alive.is_none() {
+            self.begin_reader(request, now);
+        }
+        let member = self.readers.as_deref_mut().map_or(0, |readers| readers.add(request, alive.as_ref(), now));
+        (member, alive)
+    }
+
+    /// The body of a reader begins.
+    fn begin_reader(&mut self, request: &ResolvedRequest, now: Moment) {
+        self.bodies += u32::from(request.body);
+        let kept_until = request.terms.as_ref().and_then(|terms| terms.kept_until(now));
+        self.kept_until = match (self.kept_until.take(), kept_until) {
+            (Some(known), Some(new)) => Some(Box::new(known.max_at(*new, now))),
+            (known, new) => known.or(new),
+        };
+    }
+
+    /// The acquire of a reader is complete. Returns `false` when the reader was not polled for too long.
+    pub(super) fn complete_reader(&mut self, member: u64, request: &ResolvedRequest, now: Moment) -> bool {
+        if !self.readers.as_deref_mut().is_some_and(|readers| readers.complete(member, request, now)) {
+            return false;
+        }
+        self.linger = self.linger.max(request.linger());
+        self.begin_reader(request, now);
+        true
+    }
+}

@@ -72,7 +72,8 @@ impl Lock {
         let Some(lane) = self.lanes.get_mut(at) else { return false };
         if let Some(acting) = lane.acting {
             // A draw takes two round trips on a quorum.
-            let usual = if lane.lease().is_some() { round.usual_answer.max(env.distance() * 2) } else { round.usual_answer };
+            let usual =
+                if lane.lease().is_some() { round.usual_answer.max(env.distance() * 2) } else { round.usual_answer };
             // Nobody comes before a request that replaces the holder (rule 25).
             let is_newest = lane.pending().is_some_and(|pending| pending.replaces.is_some());
             let patience = if is_newest { UNUSED_LEASE_KEPT_FOR } else { TURN_PATIENCE };

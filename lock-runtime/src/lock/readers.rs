@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use thin_vec::ThinVec;
 
-use super::hold::ActiveHold;
 use super::keep_alive::KeepAlive;
 use super::request::ResolvedRequest;
 use super::{Effects, Lease, Lock};
@@ -118,6 +117,24 @@ impl Readers {
         }
     }
 
+    /// Adds a reader, whose time is limited while it is kept `alive`. Returns its number.
+    pub(super) fn add(&mut self, request: &ResolvedRequest, alive: Option<&Arc<KeepAlive>>, now: Moment) -> u64 {
+        self.active += 1;
+        self.last += 1;
+        self.set_end(self.last, alive.cloned().map(End::Unpolled).or_else(|| End::of(request, now)));
+        self.last
+    }
+
+    /// The acquire of a reader is complete. Returns `false` when the reader was not polled for too long.
+    pub(super) fn complete(&mut self, member: u64, request: &ResolvedRequest, now: Moment) -> bool {
+        self.forget_unpolled(now);
+        let is_here = self.of(member).is_some_and(|limited| !limited.is_gone);
+        if is_here {
+            self.set_end(member, End::of(request, now));
+        }
+        is_here
+    }
+
     fn set_end(&mut self, member: u64, end: Option<End>) {
         self.limited.retain(|limited| limited.member != member);
         self.limited.extend(end.map(|end| Limited { member, end, is_gone: false }));
@@ -134,58 +151,6 @@ pub(crate) struct Joined {
     pub(crate) holding: metrics::Holding,
     /// While its acquire is not complete.
     pub(crate) alive: Option<Arc<KeepAlive>>,
-}
-
-impl ActiveHold {
-    /// Adds a reader. Returns its number, and what it is kept alive by while it `lacks_fence`.
-    pub(super) fn add_reader(
-        &mut self,
-        request: &ResolvedRequest,
-        lacks_fence: bool,
-        now: Moment,
-    ) -> (u64, Option<Arc<KeepAlive>>) {
-        self.linger = self.linger.max(request.linger());
-        let is_longer = request.lease() > self.expire;
-        if is_longer {
-            self.expire = request.lease();
-            self.own = self.own.max_at(Deadline::new(now, self.expire), now);
-            // The keeper confirms the longer lease.
-            self.confirmed = None;
-        }
-        let alive = request.alive().or_else(|| lacks_fence.then(|| KeepAlive::new(now)));
-        if alive.is_none() {
-            self.begin_reader(request, now);
-        }
-        let Some(readers) = self.readers.as_deref_mut() else { return (0, alive) };
-        readers.active += 1;
-        readers.last += 1;
-        let member = readers.last;
-        readers.set_end(member, alive.clone().map(End::Unpolled).or_else(|| End::of(request, now)));
-        (member, alive)
-    }
-
-    /// The body of a reader begins.
-    fn begin_reader(&mut self, request: &ResolvedRequest, now: Moment) {
-        self.bodies += u32::from(request.body);
-        let kept_until = request.terms.as_ref().and_then(|terms| terms.kept_until(now));
-        self.kept_until = match (self.kept_until.take(), kept_until) {
-            (Some(known), Some(new)) => Some(Box::new(known.max_at(*new, now))),
-            (known, new) => known.or(new),
-        };
-    }
-
-    /// The acquire of a reader is complete. Returns `false` when the reader was not polled for too long.
-    pub(super) fn complete_reader(&mut self, member: u64, request: &ResolvedRequest, now: Moment) -> bool {
-        let Some(readers) = self.readers.as_deref_mut() else { return false };
-        readers.forget_unpolled(now);
-        if readers.of(member).is_none_or(|limited| limited.is_gone) {
-            return false;
-        }
-        readers.set_end(member, End::of(request, now));
-        self.linger = self.linger.max(request.linger());
-        self.begin_reader(request, now);
-        true
-    }
 }
 
 impl Lease {

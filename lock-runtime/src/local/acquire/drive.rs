@@ -7,10 +7,10 @@ use super::Task;
 use super::failures::{error_at_timeout, fail_fast, forked_error, replaced, too_many};
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::local::Core;
 use crate::local::hold::Hold;
 use crate::local::slot::Slot;
 use crate::local::waiter_limit::CountedWaiter;
+use crate::local::{Core, keep_alive};
 use crate::lock::{Attempt, ResolvedRequest, Step, Told};
 use crate::protocol::{Answer, Ask, Renewed, Retry, StoreError};
 use crate::store::{Store, exactly_one};
@@ -38,7 +38,7 @@ pub(super) async fn drive<'a>(
             waiting = Some(admitted.of(request.prefix()));
         }
         match step {
-            Step::Hold(started) => return Ok(Hold::new(task, started, request)),
+            Step::Hold(started) => return Ok(Hold::new(&task.into_slot(), started, request)),
             Step::Joined(joined) => return Ok(Hold::joined(&task.into_slot(), joined, request)),
             Step::Wait(_) => {
                 (step, *now) = task.wait(request, attempt, *now).await?;
@@ -200,7 +200,7 @@ pub(super) async fn draw_fence(hold: Hold, request: &ResolvedRequest, by: Deadli
     let Some(alive) = hold.handle().alive().filter(|_| !request.is_part()).map(Arc::clone) else {
         return repeat_draw(hold, by).await;
     };
-    let drawn = alive.poll_within(repeat_draw(hold, by)).await.transpose()?.flatten();
+    let drawn = keep_alive(&alive, repeat_draw(hold, by)).await.transpose()?.flatten();
     Ok(drawn.filter(|hold| hold.handle().begin(request, Moment::now())))
 }
 
