@@ -1,7 +1,8 @@
 //! The locks inside one process: which task is next for a key, and which lease in the store that rests on.
 //!
-//! [`Core`] is the state that the tasks of one manager share. Each key in use has one [`Slot`](slot::Slot), which drives the [`Lock`](crate::lock::Lock) that decides. The task with the
-//! [`Turn`](turn::Turn) in it drives the store. When the process has the lease, the task has a [`Hold`](hold::Hold).
+//! [`Core`] is the state that the tasks of one manager share. Each key in use has one [`Slot`](slot::Slot) for each mode, which drives
+//! the [`Lock`](crate::lock::Lock) that decides. A [`Task`](acquire::Task) on its way polls it, sends what it decides, and has a
+//! [`Hold`](hold::Hold) in the end.
 
 mod acquire;
 mod adopting;

@@ -38,6 +38,9 @@ impl Lock {
         if let Some(joined) = self.join(id, request, now, out) {
             return Entered::Joined(joined);
         }
+        if request.replaces() && !self.is_unused() {
+            return Entered::InTheWay;
+        }
         let is_first = self.waiters.has_precedence(id) && (self.has_free_lane() || self.has_room_for_entrant(env));
         if is_first {
             if request.replaces() {
@@ -45,9 +48,6 @@ impl Lock {
             }
             self.entrants += 1;
             return Entered::First { id, has_lease: self.leases().next().is_some() };
-        }
-        if request.replaces() {
-            return Entered::InTheWay;
         }
         if request.is_try() { Entered::Taken } else { Entered::Waits(id) }
     }
