@@ -385,7 +385,7 @@ impl HoldHandle {
                 }
             }
         };
-        inner.slot.change_lease(&inner.token, Lease::forget_smaller_fences);
+        inner.slot.change_lease(&inner.token, |lease| lease.forget_smaller_fences(first));
         // Two joined calls may both have drawn a token. The first token that arrives here stays.
         let _ = inner.fence.set(first);
         if is_late(deadline) {

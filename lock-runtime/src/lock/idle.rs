@@ -71,13 +71,10 @@ impl Lock {
         let patience = (TURN_PATIENCE * 2_u32.pow(self.untaken.min(9))).min(LONGEST_PATIENCE);
         let Some(lane) = self.lanes.get_mut(at) else { return false };
         if let Some(acting) = lane.acting {
-            // A draw takes two round trips on a quorum.
-            let usual =
-                if lane.lease().is_some() { round.usual_answer.max(env.distance() * 2) } else { round.usual_answer };
             // Nobody comes before a request that replaces the holder (rule 25).
             let is_newest = lane.pending().is_some_and(|pending| pending.replaces.is_some());
             let patience = if is_newest { UNUSED_LEASE_KEPT_FOR } else { TURN_PATIENCE };
-            if now.since(acting.since) <= patience + usual {
+            if now.since(acting.since) <= patience + round.usual_answer {
                 if is_newest {
                     actions.extend(lane.overdue_ask(env, now, round));
                 }

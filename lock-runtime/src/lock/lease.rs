@@ -65,7 +65,7 @@ pub(crate) struct RenewalState {
     pub(crate) asked_longer: Duration,
 }
 
-/// The fencing tokens that are reserved and not yet used: `next..end`.
+/// The fencing tokens that are reserved and not yet used: `next..end`. All that were used are smaller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fences {
     next: u64,
@@ -75,6 +75,20 @@ pub(crate) struct Fences {
 impl Fences {
     pub(crate) fn new(first: u64, count: u32) -> Self {
         Self { next: first, end: first + u64::from(count) }
+    }
+
+    /// Takes in what was drawn. Rule L2: a task that was overtaken may read smaller tokens than another one has drawn meanwhile.
+    pub(super) fn on_drawn(&mut self, first: u64, count: u32) {
+        mutant!(OvertakenDrawCounts => return *self = Self::new(first, count));
+        if first >= self.end {
+            *self = Self::new(first, count);
+        }
+    }
+
+    /// Those that are left, and all up to `drawn`, are not used.
+    pub(super) fn forget_up_to(&mut self, drawn: u64) {
+        self.end = self.end.max(drawn.saturating_add(1));
+        self.next = self.end;
     }
 
     pub(crate) fn take(&mut self) -> Option<u64> {
@@ -275,13 +289,13 @@ impl Lease {
     /// Rule 19: the lease may have lapsed, so the reserved fencing tokens are forgotten; others may have drawn since.
     fn forget_lapsed_fences(&mut self) {
         mutant!(LapsedFencesKept => return);
-        self.fences = Fences::default();
+        self.fences.forget_up_to(0);
     }
 
     /// Rule 20: a body inside of the hold has drawn a greater token than those that are reserved.
-    pub(crate) fn forget_smaller_fences(&mut self) {
+    pub(crate) fn forget_smaller_fences(&mut self, drawn: u64) {
         mutant!(SmallerFencesKept => return);
-        self.fences = Fences::default();
+        self.fences.forget_up_to(drawn);
     }
 
     /// Rule S6: other owners of a lock that is shared draw meanwhile. A token that was drawn for a task that gave up would be smaller
@@ -289,7 +303,7 @@ impl Lease {
     pub(crate) fn forget_shared_fences(&mut self) {
         mutant!(SharedFencesKept => return);
         if self.share.is_some() {
-            self.fences = Fences::default();
+            self.fences.forget_up_to(0);
         }
     }
 

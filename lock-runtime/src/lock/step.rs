@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::keep_alive::KeepAlive;
-use super::lease::{Fences, Lease};
+use super::lease::Lease;
 use super::pending_ask::PendingAsk;
 use super::queue::has_room;
 use super::readers::Joined;
@@ -328,24 +328,18 @@ impl Lock {
         }
     }
 
-    /// Takes in the answer to the draw for the lease of `token`, which the task `id` sent at `sent`.
-    ///
-    /// A task that does not act any more may have been overtaken by one that has drawn greater tokens: its own are not used.
+    /// Takes in the answer to the draw for the lease of `token`, which was sent at `sent`.
     pub(crate) fn on_drawn(
         &mut self,
-        (id, token, sent): (u64, &Token, Moment),
+        (token, sent): (&Token, Moment),
         (first, count): (Option<u64>, u32),
         env: &dyn Env,
         out: &mut Effects,
     ) {
-        #[cfg_attr(not(test), expect(unused_mut, reason = "a bug for tests changes it"))]
-        let mut acts = self.lanes.iter().any(|lane| lane.is_acting(id));
-        mutant!(OvertakenDrawCounts => acts = true);
         let Some(lease) = self.lease_under(token).filter(|lease| lease.hold.is_none()) else { return };
         match first {
-            Some(_) if !acts => {}
             Some(first) => {
-                lease.fences = Fences::new(first, count);
+                lease.fences.on_drawn(first, count);
                 // Only an owner draws.
                 lease.hinted = None;
             }
