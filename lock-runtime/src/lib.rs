@@ -88,6 +88,7 @@ pub mod guide {
     }
 }
 mod held;
+mod keep_alive;
 mod keeper;
 mod key;
 mod local;

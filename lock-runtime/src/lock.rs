@@ -25,7 +25,6 @@ mod ending;
 mod env;
 mod hold;
 mod idle;
-mod keep_alive;
 mod lease;
 mod lingering;
 mod look;
@@ -52,7 +51,6 @@ pub(crate) use attempt::{Attempt, Told, answer_time};
 pub(crate) use ending::{Ended, Ending, User};
 pub(crate) use env::{Effects, Env};
 pub(crate) use hold::EndedHold;
-pub(crate) use keep_alive::KeepAlive;
 #[cfg(test)]
 pub(crate) use lease::Fences;
 pub(crate) use lease::Lease;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Moment;
-use crate::lock::KeepAlive;
+use crate::keep_alive::KeepAlive;
 
 /// How often the task wakes itself: several times in a claim.
 const TOUCHED_EVERY: Duration = Duration::from_millis(800);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keep_alive::KeepAlive;
 use super::readers::Readers;
 use super::request::ResolvedRequest;
 use super::terms::Terms;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::error::LossReason;
+use crate::keep_alive::KeepAlive;
 use crate::key::PrefixPlace;
 use crate::observe::{Path, metrics};
 use crate::share::Share;

@@ -77,12 +77,9 @@ impl Fences {
         Self { next: first, end: first + u64::from(count) }
     }
 
-    /// Takes in what was drawn. Rule L2: a task that was overtaken may read smaller tokens than another one has drawn meanwhile.
-    pub(super) fn on_drawn(&mut self, first: u64, count: u32) {
-        mutant!(OvertakenDrawCounts => return *self = Self::new(first, count));
-        if first >= self.end {
-            *self = Self::new(first, count);
-        }
+    /// Whether all that were drawn before are smaller.
+    pub(super) fn are_below(self, first: u64) -> bool {
+        self.end <= first
     }
 
     /// Those that are left, and all up to `drawn`, are not used.

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use thin_vec::ThinVec;
 
-use super::keep_alive::KeepAlive;
 use super::request::ResolvedRequest;
 use super::{Effects, Lease, Lock};
 use crate::clock::{Deadline, Moment};
+use crate::keep_alive::KeepAlive;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
 use crate::timing::{ENOUGH_LEASE, TURN_PATIENCE};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keep_alive::KeepAlive;
 use super::terms::{Terms, Whole};
 use crate::OnBusy;
+use crate::keep_alive::KeepAlive;
 use crate::key::PrefixPlace;
 use crate::share::Share;
 

@@ -4,8 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::keep_alive::KeepAlive;
-use super::lease::Lease;
+use super::lease::{Fences, Lease};
 use super::pending_ask::PendingAsk;
 use super::queue::has_room;
 use super::readers::Joined;
@@ -14,6 +13,7 @@ use super::terms::Terms;
 use super::wait_queue::Waiter;
 use super::{Acting, Effects, Env, Lane, Lock, Standing};
 use crate::clock::Moment;
+use crate::keep_alive::KeepAlive;
 use crate::observe::{Path, metrics};
 use crate::protocol::{Ask, Release, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};
@@ -328,18 +328,23 @@ impl Lock {
         }
     }
 
-    /// Takes in the answer to the draw for the lease of `token`, which was sent at `sent`.
+    /// Takes in the answer to the draw for the lease of `token`, which the task `id` sent at `sent`.
+    ///
+    /// A task that does not act any more may have been overtaken by one that has drawn greater tokens (rule L2).
     pub(crate) fn on_drawn(
         &mut self,
-        (token, sent): (&Token, Moment),
+        (id, token, sent): (u64, &Token, Moment),
         (first, count): (Option<u64>, u32),
         env: &dyn Env,
         out: &mut Effects,
     ) {
+        let acts = self.lanes.iter().any(|lane| lane.is_acting(id));
         let Some(lease) = self.lease_under(token).filter(|lease| lease.hold.is_none()) else { return };
+        let is_overtaken = |first| mutant!(OvertakenDrawCounts => false, else !acts && !lease.fences.are_below(first));
         match first {
+            Some(first) if is_overtaken(first) => {}
             Some(first) => {
-                lease.fences.on_drawn(first, count);
+                lease.fences = Fences::new(first, count);
                 // Only an owner draws.
                 lease.hinted = None;
             }

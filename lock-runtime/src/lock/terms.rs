@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::keep_alive::KeepAlive;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
+use crate::keep_alive::KeepAlive;
 use crate::settings::{Settings, check_at_least, check_max_hold};
 
 /// The time of a request for several keys. Each of its parts asks for one key, and has what is left of that time.

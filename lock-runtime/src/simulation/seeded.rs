@@ -127,11 +127,6 @@ const fn shared(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.foreign, ..seeded }
 }
 
-/// Where a thread blocks that many tasks run on.
-const fn blocking(seeded: Seeded) -> Seeded {
-    Seeded { shows_in: |plan| matches!(plan.late, Late::Thread(_)), ..seeded }
-}
-
 /// Where leases linger, and everybody is near.
 const fn lingering(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.linger > 0 && plan.round_trip == 0, ..seeded }
@@ -157,7 +152,6 @@ const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
 const IN_TIME: &str = "C4 acquires return in time";
-const TAKEN: &str = "C5 a free lock is taken";
 const PASSES_ON: &str = "C5 a released lock passes on";
 const REACH: &str = "C6 grants reach somebody";
 const LEFT: &str = "C6 no lock is left behind";
@@ -337,7 +331,6 @@ pub(super) const ALL: &[Seeded] = &[
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     late(code("L7: what no task takes stays where it is", Mutant::FreeLeaseKept, UNUSED)),
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
-    blocking(code("L7: the late tasks of a thread are woken one by one", Mutant::WokenOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
         1058,

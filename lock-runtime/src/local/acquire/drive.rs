@@ -147,7 +147,8 @@ async fn send(
         Step::Draw(token, count) => {
             let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
             drawn.map(|first| {
-                slot.step(|lock, out| lock.on_drawn((token, sent), (first, *count), slot.env(), out));
+                let drawn = (task.id(), token, sent);
+                slot.step(|lock, out| lock.on_drawn(drawn, (first, *count), slot.env(), out));
                 if first.is_some() { Told::Yes } else { Told::Lost }
             })
         }

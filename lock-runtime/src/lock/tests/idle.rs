@@ -146,14 +146,14 @@ fn what_an_overtaken_task_has_drawn_is_not_used() {
         let next = stage.wait(&fenced);
         stage.tick_for(TURN_PATIENCE + TICK);
         let Step::Draw(token, _) = stage.step(next, &fenced) else { panic!("it draws as well") };
-        let draws = |stage: &mut Stage, first| {
-            stage.tell(|lock, env, out| lock.on_drawn((&token, sent), (Some(first), 2), env, out));
+        let draws = |stage: &mut Stage, id, first| {
+            stage.tell(|lock, env, out| lock.on_drawn((id, &token, sent), (Some(first), 2), env, out));
         };
-        draws(&mut stage, 7);
+        draws(&mut stage, next, 7);
         assert!(stage.takes(next, &fenced));
         assert!(matches!(stage.end(next), Ending::Kept));
         stage.lock.any_lease().fences.take();
-        draws(&mut stage, 5);
+        draws(&mut stage, unpolled, 5);
         assert_eq!(!stage.lock.any_lease().fences.is_empty(), is_used, "{bug:?}");
     }
 }
