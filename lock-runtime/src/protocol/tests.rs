@@ -5,8 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::advance;
 
-use super::{Anchor, Pushed};
+use super::{Anchor, NodeId, Pushed};
 use crate::clock::{Drift, Moment};
+use crate::mutants::{Mutant, Seeded};
 use crate::token::Process;
 
 proptest! {
@@ -36,5 +37,27 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let (trusted, kept) = runtime.block_on(scene);
         prop_assert!(trusted <= kept, "{trusted:?} > {kept:?}");
+    }
+}
+
+/// Rule 16. Another node's clock may show any time.
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_another_node_is_confirmed_before_use() {
+    for (bug, is_used) in [(None, false), (Some(Mutant::RelayedGrantTrusted), true)] {
+        let _seeded = Seeded::begin(bug);
+        let node = |digit: &str| NodeId::read(&digit.repeat(40));
+        let (now, claim) = (Moment::now(), Duration::from_secs(2));
+        let anchor = Anchor { sent: now, store_micros: 1_700_000_000_000_000, drift: Drift::DEFAULT, node: node("a") };
+        let pushed = Pushed {
+            token: Process::new("p").next_token(false, None),
+            claim,
+            store_micros: anchor.store_micros,
+            contended: false,
+            node: node("b"),
+            unconfirmed: false,
+        };
+        assert_eq!(!pushed.until(anchor, now).remaining().is_zero(), is_used, "{bug:?}");
+        let of_its_own = Pushed { node: node("a"), ..pushed };
+        assert!(!of_its_own.until(anchor, now).remaining().is_zero(), "{bug:?}");
     }
 }

@@ -341,10 +341,6 @@ pub(super) const ALL: &[Seeded] = &[
     seen_in(375, code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT)),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     seen_in(
-        1811,
-        in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED)),
-    ),
-    seen_in(
         402,
         in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, BACKED)),
     ),
