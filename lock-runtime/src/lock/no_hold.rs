@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::attempt::{Attempt, Told};
+use super::queue::has_room;
 use super::request::ResolvedRequest;
 use super::{Env, Lock, PendingAsk};
 use crate::BackendError;
@@ -36,7 +37,7 @@ impl Lock {
         mutant!(SilenceIsBusy => return NoHold::Busy { here: false });
         if let Some(error) = self.too_short(request.expire, attempt.time_of_outlived_grant(), env) {
             NoHold::Failed(error)
-        } else if self.is_held() {
+        } else if self.is_held() && !has_room(env, self.holds().count()) {
             NoHold::Busy { here: true }
         } else if let Some(error) = &self.failure {
             NoHold::Failed(StoreError::clone(error))
@@ -56,7 +57,7 @@ impl Lock {
 
     /// Whether a task here asked before the task of `attempt` came, and has no answer though there was time for one.
     fn has_waited_for_one_ask(&self, attempt: &Attempt, env: &dyn Env, now: Moment) -> bool {
-        let asked = self.pendings().find_map(PendingAsk::unanswered_since);
+        let asked = self.pendings().find_map(PendingAsk::silent_since);
         let usual = USUAL_ANSWER.max(env.distance() * 2);
         asked.is_some_and(|asked| asked.since(attempt.started).is_zero() && now.since(asked) >= usual)
     }

@@ -58,8 +58,8 @@ enum Delivery {
     Unanswered {
         /// When the last command was sent.
         sent: Moment,
-        /// Whether an earlier command was not answered either.
-        before: bool,
+        /// When the first command was sent, when earlier ones were not answered either.
+        before: Option<Moment>,
         /// Whether a connection broke meanwhile. Then the answer may be one that came just before that.
         is_interrupted: bool,
     },
@@ -99,7 +99,7 @@ impl PendingAsk {
 
     /// The ask that goes along with a release at `now`.
     pub(crate) fn sent_along(token: Token, share: Option<Share>, claim: Duration, now: Moment) -> Self {
-        let delivery = Delivery::Unanswered { sent: now, before: false, is_interrupted: false };
+        let delivery = Delivery::Unanswered { sent: now, before: None, is_interrupted: false };
         Self { delivery, waits: true, ..Self::new(token, share, claim) }
     }
 
@@ -112,13 +112,13 @@ impl PendingAsk {
 
     fn await_answer(&mut self, now: Moment) {
         mutant!(NotedAfterSending => return);
-        let before = self.is_unanswered();
+        let before = self.silent_since();
         self.delivery = Delivery::Unanswered { sent: now, before, is_interrupted: false };
     }
 
     /// Notes that the last command was certainly not sent. The answer to an earlier command may have come meanwhile.
     pub(crate) fn on_unsent(&mut self) {
-        if let Delivery::Unanswered { before: false, .. } = self.delivery {
+        if let Delivery::Unanswered { before: None, .. } = self.delivery {
             self.delivery = Delivery::Settled;
         }
     }
@@ -250,6 +250,14 @@ impl PendingAsk {
     pub(crate) fn unanswered_since(&self) -> Option<Moment> {
         match self.delivery {
             Delivery::Unanswered { sent, .. } => Some(sent),
+            Delivery::Settled => None,
+        }
+    }
+
+    /// When the first of the unanswered commands was sent.
+    pub(super) fn silent_since(&self) -> Option<Moment> {
+        match self.delivery {
+            Delivery::Unanswered { sent, before, .. } => Some(before.unwrap_or(sent)),
             Delivery::Settled => None,
         }
     }
