@@ -1,7 +1,7 @@
 //! How a task adopts a lock that waits for its adopter (rule 24).
 //!
-//! The adopter has the lock as soon as the store has put its token in the place of the ticket. Only then it takes the turn in the slot of
-//! the lock. So a ticket that is over costs the tasks that wait here nothing.
+//! The adopter has the lock as soon as the store has put its token in the place of the ticket. Only then it enters the slot of the
+//! lock. So a ticket that is over costs the tasks that wait here nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

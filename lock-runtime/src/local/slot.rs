@@ -248,8 +248,8 @@ impl Slot {
         }
     }
 
-    /// Withdraws an ask that its task gave up meanwhile: its turn was taken, and the ask withdrawn (rule L7: a turn that its task
-    /// does not take up passes on). The connection may have sent the ask after that withdrawal.
+    /// Withdraws an ask that its task gave up meanwhile: it was overtaken, and the ask withdrawn (rule L7: what no task takes
+    /// goes back). The connection may have sent the ask after that withdrawal.
     fn withdraw_given_up(&self, ask: &Ask) {
         mutant!(GivenUpIsSent => return);
         if !self.leave_to_user(&ask.token) {

@@ -7,7 +7,7 @@ use super::slot::Slot;
 use crate::clock::{Deadline, Moment};
 use crate::protocol::Release;
 use crate::store::Store as _;
-use crate::timing::{TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+use crate::timing::{FREE_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// A command is on its way, and its task has to read the answer in time. Otherwise the keeper releases what the store may have for the
 /// task: the task's thread works, or its future is kept behind another one.
@@ -29,7 +29,7 @@ impl StandIn {
             mutant!(OnlyReleasesWatched => if release.or_ticket.is_some() || release.token.is_ticket() {
                 return Self { slot: Arc::clone(slot), number: None };
             });
-            let by = Self::answered_by(slot, now).later_by(TURN_PATIENCE).on_timer();
+            let by = Self::answered_by(slot, now).later_by(FREE_PATIENCE).on_timer();
             // The slot repeats or withdraws the ask that goes along.
             let release = Release { again: None, ..release.clone() };
             Some(schedule.begin_release(slot, release, by, entries))

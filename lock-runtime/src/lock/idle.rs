@@ -15,7 +15,7 @@ use super::look::{Action, Round};
 use super::{Effects, Env, Lane, Lock, PendingAsk, Standing};
 use crate::clock::Moment;
 use crate::protocol::Ask;
-use crate::timing::{ASK_INTERVAL, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+use crate::timing::{ASK_INTERVAL, FREE_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// The longest time for which what lies free is kept from another process that waits.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(800);
@@ -46,7 +46,7 @@ impl Lane {
     fn overdue_ask(&mut self, env: &dyn Env, now: Moment, round: &Round) -> Option<Action> {
         mutant!(UnreadNotRepeated => return None);
         let pending = self.pending_mut()?;
-        let is_overdue = |sent| now.since(sent) > TURN_PATIENCE + round.usual_answer;
+        let is_overdue = |sent| now.since(sent) > FREE_PATIENCE + round.usual_answer;
         if !pending.unanswered_since().is_some_and(is_overdue)
             || pending.repeated_at().is_some_and(|at| now.since(at) < ASK_INTERVAL)
         {
@@ -68,12 +68,12 @@ impl Lock {
         actions: &mut Vec<Action>,
         out: &mut Effects,
     ) -> bool {
-        let patience = (TURN_PATIENCE * 2_u32.pow(self.untaken.min(9))).min(LONGEST_PATIENCE);
+        let patience = (FREE_PATIENCE * 2_u32.pow(self.untaken.min(9))).min(LONGEST_PATIENCE);
         let Some(lane) = self.lanes.get_mut(at) else { return false };
         if let Some(acting) = lane.acting {
             // Nobody comes before a request that replaces the holder (rule 25).
             let is_newest = lane.pending().is_some_and(|pending| pending.replaces.is_some());
-            let patience = if is_newest { UNUSED_LEASE_KEPT_FOR } else { TURN_PATIENCE };
+            let patience = if is_newest { UNUSED_LEASE_KEPT_FOR } else { FREE_PATIENCE };
             if now.since(acting.since) <= patience + round.usual_answer {
                 if is_newest {
                     actions.extend(lane.overdue_ask(env, now, round));
@@ -110,8 +110,8 @@ impl Lock {
             out.withdrawals.extend(release);
             return true;
         }
-        if free_for >= TURN_PATIENCE
-            && lane.probed.is_none_or(|probed| now.since(probed) >= TURN_PATIENCE)
+        if free_for >= FREE_PATIENCE
+            && lane.probed.is_none_or(|probed| now.since(probed) >= FREE_PATIENCE)
             && env.kind().queues
             && !is_cut_off(env)
         {

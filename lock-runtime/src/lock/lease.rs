@@ -29,7 +29,7 @@ pub(crate) struct Lease {
     /// Since when a push alone tells of the lease. `None` when an answer of the store does.
     /// Boxed: most grants are answers.
     pub(crate) hinted: Option<Box<Moment>>,
-    /// Whether the task with the turn got the lease, or its confirmation, from the store itself.
+    /// Whether the task that acts got the lease, or its confirmation, from the store itself.
     pub(crate) fresh: bool,
     pub(crate) hold: Option<ActiveHold>,
     /// How the next hold comes by the lease.
@@ -327,7 +327,7 @@ impl Lease {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Counts a hand-over. `false` when the turn is another process's (rule L4: a streak of hand-overs is bounded).
+    /// Counts a hand-over. `false` when another process is next (rule L4: a streak of hand-overs is bounded).
     pub(crate) fn try_hand_over(&mut self, now: Moment) -> bool {
         mutant!(StreakWithoutBound => return true);
         if self.share == Some(Share::READ) {

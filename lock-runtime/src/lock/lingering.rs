@@ -2,8 +2,8 @@
 //!
 //! A lease lingers from the end of a hold until one of these happens: the next task here takes the lease over, the linger time
 //! is over, another process is known to wait, a task here wants the lock in another mode, the connection by which others would
-//! be heard breaks, too many leases linger, or the manager ends. A lease that lingers has no turn. So
-//! both are steps of the lock: that a task takes the lease over, and that the lease is taken for its release.
+//! be heard breaks, too many leases linger, or the manager ends. Both are steps of the
+//! lock: that a task takes the lease over, and that the lease is taken for its release.
 
 use std::time::Duration;
 

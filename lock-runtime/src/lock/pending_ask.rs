@@ -36,7 +36,7 @@ pub(crate) struct PendingAsk {
     repeated: Option<Moment>,
     queue: InQueue,
     refusal: Option<Refusal>,
-    /// Why the store would refuse the ask again, as the keeper has found out. The task with the turn is to be told.
+    /// Why the store would refuse the ask again, as the keeper has found out. The next task that is polled is told.
     denial: Option<Box<StoreError>>,
     /// The answered ask that dates a pushed grant.
     anchor: Option<Anchor>,

@@ -15,7 +15,7 @@ use crate::clock::{Deadline, Moment};
 use crate::keep_alive::KeepAlive;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
-use crate::timing::{ENOUGH_LEASE, TURN_PATIENCE};
+use crate::timing::{ENOUGH_LEASE, FREE_PATIENCE};
 use crate::token::Token;
 
 /// The readers that have a hold together.
@@ -197,7 +197,7 @@ impl Lease {
         let Some((hold, ends)) = self.hold.as_ref().zip(self.ends(now)) else { return false };
         let Some(readers) = &hold.readers else { return false };
         mutant!(NewcomerIsMeasure => return ends.remaining_at(now) >= (expire / 2).min(ENOUGH_LEASE));
-        let is_of_batch = id <= readers.batch && now.since(readers.since) <= TURN_PATIENCE;
+        let is_of_batch = id <= readers.batch && now.since(readers.since) <= FREE_PATIENCE;
         let has_time = self.until.remaining_at(now) >= (expire.min(hold.expire) / 2).min(ENOUGH_LEASE);
         mutant!(ReadersOvertakeWriter => return has_time);
         has_time && !ends.has_passed_at(now) && (is_of_batch || !self.is_contended(now))

@@ -17,7 +17,7 @@ use crate::keep_alive::KeepAlive;
 use crate::observe::{Path, metrics};
 use crate::protocol::{Ask, Release, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};
-use crate::timing::{CLAIM, TICK, TURN_PATIENCE};
+use crate::timing::{CLAIM, FREE_PATIENCE, TICK};
 use crate::token::Token;
 
 /// A lease reserves at most this many fencing tokens, so that they never run far ahead of the clock.
@@ -383,7 +383,7 @@ impl Lock {
         out: &mut Effects,
     ) -> Option<Started> {
         let lane = self.lanes.get_mut(at)?;
-        let is_late = lane.free_since.is_some_and(|since| now.since(since) > TURN_PATIENCE);
+        let is_late = lane.free_since.is_some_and(|since| now.since(since) > FREE_PATIENCE);
         (lane.free_since, lane.probed) = (None, None);
         let lease = lane.lease_mut()?;
         let path = std::mem::replace(&mut lease.path, Path::HandOver);

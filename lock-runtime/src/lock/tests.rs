@@ -14,7 +14,7 @@ use crate::mutants::{Mutant, Seeded};
 use crate::mutex::Mutex;
 use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, Renewal, Renewed};
 use crate::share::Share;
-use crate::timing::{ASK_INTERVAL, CLAIM, STREAK_TIME, TICK, TURN_PATIENCE, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
+use crate::timing::{ASK_INTERVAL, CLAIM, FREE_PATIENCE, STREAK_TIME, TICK, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
 use crate::token::Token;
 
 mod alarm;

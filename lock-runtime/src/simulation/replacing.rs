@@ -118,7 +118,7 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
         request(manager).run(body(name, true)).await
     };
     let pause = Duration::from_micros(random.u64(0..600_000));
-    // In some worlds the thread of the task beside the newest is busy when the newest takes the turn from that task.
+    // In some worlds the thread of the task beside the newest is busy when the newest comes before that task.
     let busy = Duration::from_micros(if random.bool() { random.u64(0..3 * most) } else { 0 });
     let busy_until = Cell::new(None);
     let replaces = async {
@@ -235,7 +235,7 @@ fn the_docs_list_each_bug_of_a_replacement() {
     assert_eq!(rows, all.map(|(name, shows)| format!("| {name} | {shows} |")).collect::<Vec<_>>());
 }
 
-/// Two calls come to one process, and the second takes the turn from the first. It ends by itself, and hands its lease over to nobody.
+/// Two calls come to one process, and the second replaces the first. It ends by itself, and hands its lease over to nobody.
 #[tokio::test(start_paused = true)]
 async fn an_older_call_does_not_wait_for_the_end_of_a_newer_one() {
     for bug in [None, Some(Mutant::OlderWaitsOn)] {

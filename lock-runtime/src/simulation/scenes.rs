@@ -161,7 +161,7 @@ fn kept(locks: &LockManager, key: u32, fenced: bool) -> Pin<Box<dyn Future<Outpu
     acquiring
 }
 
-/// The keeper takes the turn of a late task, finds that nobody takes up the grant, and releases it.
+/// The keeper finds that no task takes the grant, and releases it.
 const RELEASED: Duration = Duration::from_secs(2);
 
 /// Whether a task that comes late, twice, has the server keep the lock for it. Its first ask waited for a connection; or, when

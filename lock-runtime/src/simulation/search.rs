@@ -66,7 +66,7 @@ pub(super) enum Way {
 const LATE: Duration = Duration::from_millis(400);
 /// Longer than a claim.
 const STUCK: Duration = Duration::from_millis(3200);
-/// Longer than a task may take to take up its turn.
+/// Longer than a lock lies free.
 const BUSY: Duration = Duration::from_millis(150);
 
 impl Choice {

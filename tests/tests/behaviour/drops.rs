@@ -229,7 +229,7 @@ fn a_panic_in_a_body_serves_the_next_waiter_of_the_process() {
     });
 }
 
-/// The keeper ends a hold at the moment at which its owner drops it: only one of them passes the turn on.
+/// The keeper ends a hold at the moment at which its owner drops it: only one of them passes the lock on.
 #[test]
 fn guards_dropped_the_moment_they_are_lost_pass_the_lock_on() {
     let world = World::redis();

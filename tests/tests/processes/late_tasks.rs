@@ -56,7 +56,7 @@ async fn wait(locks: LockManager, timeout: Duration, begun: Sender<()>) -> Acqui
 }
 
 /// A thread whose task waits for the lock and is not polled while its thread blocks. It blocks when this returns: before, it
-/// might still be polled, take up its turn, and have the lock.
+/// might still be polled, and take the lock.
 fn waits_and_blocks(locks: &LockManager, timeout: Duration) -> thread::JoinHandle<Acquired> {
     let locks = locks.clone();
     let (begun, has_begun) = mpsc::channel();

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::mutants::{Mutant, Seeded};
 use crate::mutex::Mutex;
-use crate::timing::TURN_PATIENCE;
+use crate::timing::FREE_PATIENCE;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -178,7 +178,7 @@ async fn who_asked_for_a_permit_and_does_not_come_keeps_nobody_out() {
         } else {
             drop(here);
             // It is called, and waited for.
-            let second = timeout(TURN_PATIENCE + SOON, second).await.expect("soon").unwrap();
+            let second = timeout(FREE_PATIENCE + SOON, second).await.expect("soon").unwrap();
             assert!(timeout(SECOND / 10, &mut first).await.is_err(), "both permits are in use");
             drop(second);
             drop(timeout(SOON, first).await.expect("it has kept its place"));

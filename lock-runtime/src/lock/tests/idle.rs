@@ -90,7 +90,7 @@ fn a_lease_that_nobody_takes_is_not_kept_from_others() {
             if others_wait {
                 stage.contend();
             }
-            let kept_for = if others_wait { TURN_PATIENCE } else { UNUSED_LEASE_KEPT_FOR };
+            let kept_for = if others_wait { FREE_PATIENCE } else { UNUSED_LEASE_KEPT_FOR };
             assert!(!stage.tick_for(kept_for.saturating_sub(TICK)));
             assert_eq!(stage.tick_for(TICK * 2), bug.is_none(), "{others_wait} {bug:?}");
         }
@@ -102,14 +102,14 @@ fn a_lease_that_nobody_takes_is_not_kept_from_others() {
 fn a_process_that_did_not_take_a_lease_has_twice_as_long_for_the_next() {
     let (mut stage, waiting) = free(1);
     stage.contend();
-    assert!(stage.tick_for(TURN_PATIENCE + TICK));
+    assert!(stage.tick_for(FREE_PATIENCE + TICK));
     let ask = stage.ask(waiting[0], &request());
     stage.refuse(&ask);
     assert!(matches!(stage.step(waiting[0], &request()), Step::Ask(_) | Step::Wait(_)));
     stage.push(&ask.token);
     stage.contend();
-    assert!(!stage.tick_for(TURN_PATIENCE + TICK * 2));
-    assert!(stage.tick_for(TURN_PATIENCE + TICK * 2));
+    assert!(!stage.tick_for(FREE_PATIENCE + TICK * 2));
+    assert!(stage.tick_for(FREE_PATIENCE + TICK * 2));
 }
 
 /// It has sent a command, and is not polled when the answer is there.
@@ -121,7 +121,7 @@ fn a_task_that_does_not_read_its_answer_acts_no_more() {
         let unpolled = stage.enter_first(&request());
         let ask = stage.ask(unpolled, &request());
         let next = stage.wait(&request());
-        stage.let_pass(TURN_PATIENCE + MOMENT);
+        stage.let_pass(FREE_PATIENCE + MOMENT);
         let action = stage.look(Trigger::Tick);
         let is_repeated = matches!(&action, Some(Action::Ask(again)) if again.token == ask.token);
         assert_eq!(is_repeated, is_taken, "{bug:?}: {action:?}");
@@ -144,7 +144,7 @@ fn what_an_overtaken_task_has_drawn_is_not_used() {
         assert!(matches!(stage.step(unpolled, &fenced), Step::Draw(..)), "the grant has none");
         let sent = stage.now();
         let next = stage.wait(&fenced);
-        stage.tick_for(TURN_PATIENCE + TICK);
+        stage.tick_for(FREE_PATIENCE + TICK);
         let Step::Draw(token, _) = stage.step(next, &fenced) else { panic!("it draws as well") };
         let draws = |stage: &mut Stage, id, first| {
             stage.tell(|lock, env, out| lock.on_drawn((id, &token, sent), (Some(first), 2), env, out));

@@ -136,7 +136,7 @@ fn an_answer_that_its_task_does_not_read_is_asked_for_again() {
         let mut stage = Stage::new();
         let id = stage.enter_first(&request());
         let ask = stage.ask(id, &request());
-        stage.let_pass(TURN_PATIENCE);
+        stage.let_pass(FREE_PATIENCE);
         assert!(stage.look(Trigger::Tick).is_none() && stage.lock.is_tracked());
         stage.let_pass(UNCONFIRMED_FOR);
         let action = stage.look(Trigger::Tick);
@@ -153,7 +153,7 @@ fn nothing_is_asked_for_again_where_there_is_no_connection() {
         let id = stage.enter_first(&request());
         stage.ask(id, &request());
         stage.env.is_cut_off.set(true);
-        stage.let_pass(TURN_PATIENCE + MOMENT);
+        stage.let_pass(FREE_PATIENCE + MOMENT);
         assert_eq!(matches!(stage.look(Trigger::Tick), Some(Action::Connect)), connects, "{bug:?}");
     }
 }
