@@ -325,11 +325,11 @@ tls_beside_a_client() {
   cargo check --manifest-path "$crate/Cargo.toml" --target-dir "$target/beside"
 }
 
-# The commands of docs/track-record.md: the last cell of each row is a package and a part of a test's name.
+# The commands of tests/track-record.md: the last cell of each row is a package and a part of a test's name.
 track_record() {
   local package tests
   for package in lock-runtime lock-wire lock-macros lock-cli tests; do
-    mapfile -t tests < <(sed -nE "s/.*\| \`$package ([a-z0-9_]+)\` \|\$/\1/p" docs/track-record.md | sort -u)
+    mapfile -t tests < <(sed -nE "s/.*\| \`$package ([a-z0-9_]+)\` \|\$/\1/p" tests/track-record.md | sort -u)
     cargo nextest run -p "$package" --profile all "${tests[@]}" || return 1
   done
 }
@@ -389,7 +389,7 @@ step 'allocations per lock' "$target/debug/yardstick" --allocations
 step 'shop on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/load" --stock 50
 end
 
-# --- What is left out by day: CONTRIBUTING.md has the same list -------------------------------------------------------
+# --- What is left out by day -----------------------------------------------------------------------------------------
 
 by_night() {
   local place kind
@@ -410,6 +410,7 @@ by_night() {
   for place in redis sentinel cluster quorum; do
     step "soak for ten minutes, $place" "$target/debug/soak" --modes --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
+  step 'soak for ten minutes, hosted' "$target/debug/soak" --modes --hosted --minutes 10 --place cluster --seed "$RANDOM"
   end
   step 'two minutes for each target for a fuzzer' env FUZZ_MINUTES=2 ./fuzz.sh
   step 'the track record' track_record

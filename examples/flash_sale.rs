@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use examples::{Defaults, Failure, Ledger, Options, Outcome, Report, Run, race, take_part, tell};
 use lock_runtime::{LockManager, cache_lock};
 
-/// What there is of each item before the sale.
+/// The stock of each item before the sale.
 const STOCK: i64 = 10_000;
 
-/// The interface, as in the article: it is annotated, and `LockedSeckill` is the proxy around whatever implements it.
+/// The interface, as in the article: it is annotated, and `LockedSeckill` is the proxy around any implementation.
 ///
-/// The marked argument is the lock's key: buyers of one item take turns, buyers of different items don't meet. Both methods
-/// have the same prefix and key, hence the same lock.
+/// The marked argument is the lock's key: buyers of one item take turns, buyers of different items don't affect each other. Both
+/// methods have the same prefix and key, hence the same lock.
 ///
 /// The timeout is for the last of a thousand in the queue. No expire is given: the lease is then 30 s and renewed
 /// until the body ends, so a slow sale keeps its lock and a crashed process blocks nobody for longer.
@@ -28,7 +28,7 @@ trait SeckillInterface {
     #[cache_lock]
     async fn sec_kill(&self, #[locked_object] item: u64, asked: Instant) -> Result<Duration, Failure>;
 
-    /// The same for callers that have an order: the key is a field of the argument.
+    /// For callers with an order: the key is a field of the argument.
     #[cache_lock]
     async fn fulfil(&self, #[locked_complex_object(field = "item.id")] order: &Order) -> Result<Duration, Failure>;
 }
@@ -42,7 +42,7 @@ struct Item {
     id: u64,
 }
 
-/// The implementation: not a word about locks.
+/// The implementation, which knows nothing of locks.
 struct Shop {
     stock: Ledger,
 }
@@ -60,14 +60,14 @@ impl SeckillInterface for Shop {
 }
 
 impl Shop {
-    /// Right only when nobody else does this at the same time: what others write between the two lines is lost.
+    /// Correct only if nobody else does this at the same time: what others write between the two lines is lost.
     async fn take_one(&self, item: u64) -> Result<(), Failure> {
         let left = self.stock.read(&stock_of(item)).await?;
         self.stock.write(&stock_of(item), left - 1).await
     }
 }
 
-/// One buyer: half of them name an item, half bring an order. The buyer can't tell the proxy from what is in it.
+/// One buyer: half of them name an item, half bring an order. A buyer can't tell the proxy from the implementation.
 async fn buy(shop: &impl SeckillInterface, buyer: u32, item: u64) -> Result<Duration, Failure> {
     let asked = Instant::now();
     let by_order = (buyer / 2).is_multiple_of(2);
@@ -79,7 +79,7 @@ async fn buy(shop: &impl SeckillInterface, buyer: u32, item: u64) -> Result<Dura
     }
 }
 
-/// Whether the lock of one item keeps nobody from another: holds the first and tries the last.
+/// Whether the lock of one item keeps nobody from another item: holds the first and tries the last.
 async fn items_are_independent(locks: &LockManager, options: &Options) -> Result<bool, Failure> {
     let first = locks.lock("seckill", &1_u64).acquire().await?;
     let last = locks.lock("seckill", &u64::from(options.items)).try_acquire().await?;

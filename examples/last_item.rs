@@ -9,10 +9,10 @@ use std::time::Duration;
 use examples::{Defaults, Failure, Ledger, Options, Outcome, Report, Run, race, take_part, tell};
 use lock_runtime::{LockError, LockManager, cache_lock};
 
-/// How often a buyer tries, and how long after a refusal.
+/// How often a buyer tries, and the pause after a refusal.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long the one that gets it takes to pay.
+/// How long the buyer that gets it takes to pay.
 const PAYMENT: Duration = Duration::from_millis(2);
 
 struct Shop {
@@ -20,7 +20,7 @@ struct Shop {
     stock: Ledger,
 }
 
-/// What a buyer is told.
+/// A buyer's answer.
 #[derive(Clone, Debug, PartialEq)]
 enum Answer {
     Sold,
@@ -38,7 +38,7 @@ impl Shop {
         self.sell(item).await
     }
 
-    /// Right only when nobody else does this at the same time: two that both read a 1 both sell it.
+    /// Correct only if nobody else does this at the same time: two that both read a 1 both sell it.
     async fn sell(&self, item: u64) -> Answer {
         match self.take_one(item).await {
             Ok(true) => Answer::Sold,
@@ -57,8 +57,8 @@ impl Shop {
         Ok(true)
     }
 
-    /// One buyer: tries a few times, then takes "busy" for an answer. (`timeout_ms = 15` would wait in the queue
-    /// instead, without asking again and again; this is for callers that must not queue.)
+    /// One buyer: tries a few times, then takes "busy" for an answer. (`timeout_ms = 15` would wait in the queue instead, without
+    /// asking again and again; this is for callers that must not queue.)
     async fn serve(&self, item: u64, no_lock: bool) -> Outcome {
         let mut answer = Answer::Busy;
         for attempt in 0..TRIES {
@@ -80,7 +80,7 @@ impl Shop {
 }
 
 impl Answer {
-    /// Only "somebody else has it" is busy. Not to have been able to ask is something else, and must not look alike.
+    /// Only "somebody else holds it" is busy. A failed ask is something else, and must not look the same.
     fn refusal(error: &LockError) -> Self {
         if error.is_timeout() { Self::Busy } else { Self::Failed(error.to_string()) }
     }

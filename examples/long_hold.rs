@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use examples::{Defaults, Failure, Ledger, Options, Outcome, Process, Report, Run, race, take_part, tell};
 use lock_runtime::{LockManager, cache_lock};
 
-/// How long a crashed process keeps the others out. Short, so that the story is.
+/// How long a crashed process keeps the others out. Short, to keep the story short.
 const LEASE: Duration = Duration::from_millis(300);
 /// How long the work takes.
 const WORK: Duration = Duration::from_millis(900);
@@ -24,8 +24,8 @@ struct Bank {
 }
 
 impl Bank {
-    /// Runs some work while the account is locked. `renew` keeps the lease alive for as long as the work takes, and
-    /// not a moment longer: it ends with the hold. Should the lease be lost all the same, the work is stopped.
+    /// Runs some work while the account is locked. `renew` keeps the lease alive for exactly as long as the work takes: it ends with
+    /// the hold. If the lease is lost anyway, the work is stopped.
     #[cache_lock(prefix = "account", manager = &self.locks, timeout = "120s", expire = LEASE, renew)]
     async fn with_account<T>(
         &self,
@@ -35,7 +35,7 @@ impl Bank {
         work.await
     }
 
-    /// Right only when nobody else does this at the same time, for all of its 900 ms.
+    /// Correct only if nobody else does this at the same time, for all of its 900 ms.
     async fn deposit(&self, account: u64) -> Result<(), Failure> {
         let balance = self.balances.read(&balance_of(account)).await?;
         tokio::time::sleep(WORK).await;
@@ -113,7 +113,7 @@ async fn long_hold(run: &Run, options: &Options) -> Result<Report, Failure> {
 /// Kills a process that holds the lock and would have renewed it for ever.
 async fn crash(bank: &Bank, run: &Run, report: &mut Report) -> Result<(), Failure> {
     let holder = Process::start_holder(run).await?;
-    // Longer than the lease: it is renewal that keeps the lock now.
+    // Longer than the lease: only renewal keeps the lock now.
     tokio::time::sleep(2 * LEASE).await;
     let held = bank.locks.lock("account", &1_u64).try_acquire().await?.is_none();
     report.expect("held after two leases", true, held);

@@ -1,5 +1,5 @@
-//! The newest wins: three users want the same report within a moment, with other filters each. Only the newest export is of use, so
-//! each takes the report from the one before.
+//! The newest wins: three users want the same report within a moment, each with other filters. Only the newest export is of use, so
+//! each request takes the report from the one before.
 //!
 //! `cargo run --example newest_export`, then again with `--no-lock`, `--redis URL`, `--processes 3`.
 
@@ -10,9 +10,9 @@ use std::time::Duration;
 use examples::{Defaults, Failure, Ledger, Options, Outcome, Report, Run, race, take_part, tell};
 use lock_runtime::{LockError, LockManager, cache_lock};
 
-/// How long after one export the next is asked for.
+/// The time between two requests for an export.
 const GAP: Duration = Duration::from_millis(200);
-/// An export writes so many parts, and each takes so long.
+/// An export writes this many parts, and each takes this long.
 const PARTS: u32 = 10;
 const PART: Duration = Duration::from_millis(100);
 
@@ -22,14 +22,14 @@ struct Reports {
 }
 
 impl Reports {
-    /// Writes the file of a report. An export that comes meanwhile takes the lock: this body is dropped at its next `await`, and only
-    /// then the newer one begins. The caller of this one gets `Lost`, with `forced: true`.
+    /// Writes the file of a report. A newer export takes the lock: this body is dropped at its next `await`, and only then the newer one
+    /// begins. The caller of this one gets `Lost`, with `forced: true`.
     #[cache_lock(prefix = "export", manager = &self.locks, on_busy = "replace", timeout = "5s")]
     async fn export(&self, #[locked_object] report: u64, number: u32) -> Result<(), Failure> {
         self.write(report, number).await
     }
 
-    /// Right only when nobody else writes the same file at the same time.
+    /// Correct only if nobody else writes the same file at the same time.
     async fn write(&self, report: u64, number: u32) -> Result<(), Failure> {
         let (file, whole) = (format!("file:{report}"), format!("whole:{report}"));
         self.files.write(&file, number.into()).await?;
@@ -42,7 +42,7 @@ impl Reports {
         self.files.write(&whole, number.into()).await
     }
 
-    /// One user: asks a moment after the one before.
+    /// One user, who asks a moment after the one before.
     async fn serve(&self, report: u64, number: u32, no_lock: bool) -> Outcome {
         tokio::time::sleep(GAP * number).await;
         let answer = if no_lock { self.write(report, number).await } else { self.export(report, number).await };

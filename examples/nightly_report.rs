@@ -1,4 +1,4 @@
-//! A nightly report: three processes tick, and the report is written once a night, also when the process that writes it is
+//! A nightly report: three processes tick, and the report is written once a night, even if the process that writes it is
 //! killed in the middle. A night lasts three seconds here.
 //!
 //! `cargo run --example nightly_report`, then again with `--no-lock`. Several processes share a lock through a server:
@@ -13,11 +13,11 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// How often the report is due.
 const NIGHT: Duration = Duration::from_secs(3);
-/// A little less than that: the clocks of the processes differ, and the next night must find the lock free.
+/// A little shorter than a night: the clocks of the processes differ, and the next night must find the lock free.
 const KEPT: Duration = Duration::from_secs(2);
 /// How long it takes to write.
 const WRITING: Duration = Duration::from_millis(300);
-/// In this night the process that writes is killed.
+/// In this night the writing process is killed.
 const BAD_NIGHT: u32 = 1;
 
 struct Office {
@@ -25,9 +25,9 @@ struct Office {
 }
 
 impl Office {
-    /// Writes the report unless it is written in this night already. A process that comes while another writes, or a moment later,
-    /// finds the lock taken and has nothing to do. `at_least` keeps the lock for the rest of the night, whatever becomes of the
-    /// writer: the job is quick, and a process whose clock is late must not write the report again.
+    /// Writes the report unless it has been written in this night. A process that arrives while another writes, or a moment later,
+    /// finds the lock taken and has nothing to do. `at_least` keeps the lock for the rest of the night, whatever happens to the
+    /// writer: the job is quick, and a process with a slow clock must not write the report again.
     #[cache_lock(prefix = "report", key = "nightly", manager = &self.locks, timeout_ms = 0, at_least = KEPT,
                  on_fail = |error| unless_busy(error))]
     async fn report(&self, night: u32) -> Result<(), Failure> {
@@ -48,18 +48,18 @@ impl Office {
             tokio::time::sleep(until(first + night)).await;
             if no_lock { self.write(night).await? } else { self.report(night).await? }
         }
-        // The lock of the last night is kept to its end.
+        // The lock of the last night is kept until the night ends.
         self.locks.shutdown().await;
         Ok(())
     }
 }
 
-/// Only "another one does it" is nothing to do. Not to have been able to ask is a failure.
+/// Only "another process does it" means that there is nothing to do. A failed ask is a failure.
 fn unless_busy(error: LockError) -> Result<(), Failure> {
     if error.is_timeout() { Ok(()) } else { Err(error.into()) }
 }
 
-/// The time that all processes share.
+/// The time shared by all processes.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -68,7 +68,7 @@ fn nights_until_now() -> u32 {
     u32::try_from(now().as_secs() / NIGHT.as_secs()).unwrap_or_default()
 }
 
-/// How long it is until this night begins.
+/// How long until this night begins.
 fn until(night: u32) -> Duration {
     (NIGHT * night).saturating_sub(now())
 }
@@ -102,7 +102,7 @@ async fn nightly_report(run: &Run, options: &Options) -> Result<Report, Failure>
     for number in 0..options.processes {
         processes.push(Process::start_worker(run, number).await?);
     }
-    // All of them count from the same night.
+    // All processes count from the same night.
     tokio::time::sleep(until(nights_until_now() + 1) + NIGHT / 10).await;
     let (sender, mut said) = unbounded_channel();
     for mut process in processes {
@@ -125,7 +125,7 @@ async fn nightly_report(run: &Run, options: &Options) -> Result<Report, Failure>
     Ok(report)
 }
 
-/// Passes on what a process says, and kills it in the middle of the report of the bad night.
+/// Passes on what a process prints, and kills it in the middle of the report of the bad night.
 async fn listen(mut process: Process, said: UnboundedSender<String>) {
     while let Ok(Some(line)) = process.line().await {
         let is_bad = line == format!("started {BAD_NIGHT}");

@@ -1,5 +1,5 @@
 //! A hold that travels with its job: a web process takes the lock of a shop, puts an import into a queue with a ticket for that lock,
-//! and answers 202. A worker takes the lock over by the ticket, imports, and releases.
+//! and answers 202. A worker takes the lock over with the ticket, imports, and releases.
 //!
 //! Then everything goes wrong: the web process is killed, a worker is killed in the middle of an import, and jobs are delivered twice.
 //!
@@ -17,12 +17,12 @@ use lock_runtime::{LockError, LockManager, LockTicket};
 
 /// How long a job may wait for a worker: as long as the ticket keeps the lock.
 const QUEUED: Duration = Duration::from_secs(4);
-/// How long a worker that is killed keeps the others out.
+/// How long a killed worker keeps the others out.
 const LEASE: Duration = Duration::from_secs(2);
 const IMPORT: Duration = Duration::from_millis(300);
-/// A worker that gets no job for so long ends.
+/// A worker without a job for this long ends.
 const IDLE: Duration = Duration::from_secs(3);
-/// A lock comes free so long after the lease or the ticket of a dead process is over.
+/// A lock is free at the latest this long after the lease or the ticket of a dead process has expired.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The worker of this shop's import is killed in the middle.
@@ -33,7 +33,7 @@ const TWICE: u64 = 3;
 const UNSENT: u64 = 4;
 const SHOPS: [u64; 4] = [1, KILLED, TWICE, UNSENT];
 
-/// What is in the queue. Without the lock there is no ticket.
+/// An entry of the queue. Without the lock there is no ticket.
 struct Job {
     shop: u64,
     ticket: Option<LockTicket>,
@@ -61,7 +61,7 @@ impl Imports {
         Ok(Self { locks: run.locks().await?, queue: run.queue().await?, no_lock: options.no_lock })
     }
 
-    /// The web process: it answers 202 as soon as the job is in the queue, and the import is none of its business any more.
+    /// The web process: it answers 202 as soon as the job is in the queue, and is then done with the import.
     async fn serve(mut self) -> Result<(), Failure> {
         for shop in SHOPS {
             let job = self.accept(shop).await?;
@@ -86,14 +86,14 @@ impl Imports {
         Ok(format!("{shop} {ticket}"))
     }
 
-    /// A worker. It says what it does, and ends when no job comes any more.
+    /// A worker. It prints what it does, and ends when there are no more jobs.
     async fn work(mut self, worker: u32) -> Result<(), Failure> {
         Process::wait_for_parent().await?;
         while let Some(line) = self.queue.take(worker, IDLE).await? {
             let Job { shop, ticket } = line.parse()?;
             match self.import(shop, ticket).await {
                 Ok(()) => println!("finished {shop}"),
-                // The ticket is used up or over: another worker has the import, or had it.
+                // The ticket is used up or expired: another worker has the import, or had it.
                 Err(failure) if is_lost(&failure) => println!("skipped {shop}"),
                 Err(failure) => return Err(failure),
             }
@@ -103,7 +103,7 @@ impl Imports {
         Ok(())
     }
 
-    /// From `adopt_with` on this process has the lock, and its lease is renewed for as long as the import takes.
+    /// From `adopt_with` on, this process has the lock, and its lease is renewed for as long as the import takes.
     async fn import(&self, shop: u64, ticket: Option<LockTicket>) -> Result<(), Failure> {
         let Some(ticket) = ticket else { return write(shop).await };
         let guard = self.locks.adopt_with(ticket, |request| request.expire(LEASE)).await?;
@@ -115,7 +115,7 @@ impl Imports {
         Ok(guard.release().await?)
     }
 
-    /// Whether another request is told that it is busy.
+    /// Whether another request gets the answer that the shop is busy.
     async fn is_busy(&self, shop: u64) -> Result<bool, Failure> {
         match self.locks.lock("import", &shop).timeout(Duration::ZERO).run(async {}).await {
             Ok(()) => Ok(false),
@@ -124,14 +124,14 @@ impl Imports {
         }
     }
 
-    /// How long a request waits that comes now.
+    /// How long a request waits that starts now.
     async fn wait(&self, shop: u64) -> Result<Duration, Failure> {
         let asked = Instant::now();
         Ok(self.locks.lock("import", &shop).timeout(QUEUED * 2).run(async { asked.elapsed() }).await?)
     }
 
-    /// Passes on what a worker says, until its process has ended. The first worker that imports the shop `KILLED` is killed, and its job
-    /// is delivered once more. Returns how long that shop's lock is taken from then on.
+    /// Passes on what a worker prints, until its process has ended. The first worker that imports the shop `KILLED` is killed, and its
+    /// job is delivered once more. Returns how long that shop's lock stays taken from then on.
     async fn listen(mut self, worker: u32, mut process: Process, said: Said) -> Result<Option<Duration>, Failure> {
         while let Some(line) = process.line().await? {
             let is_bad = line == format!("started {KILLED}");
@@ -145,12 +145,12 @@ impl Imports {
     }
 }
 
-/// What the workers have said, and how often.
+/// The lines that the workers have printed, and how often.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<HashMap<String, u32>>>);
 
 impl Said {
-    /// Returns how often it was said by now.
+    /// Counts a line. Returns how often it has been printed so far.
     fn note(&self, line: String) -> u32 {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let times = said.entry(line).or_default();

@@ -1,7 +1,7 @@
 //! A takeover: the process that holds the lock is killed, and exactly one of many waiters in other processes gets it.
 //!
-//! `cargo run --example takeover`, then again with `--no-lock`. Killing takes processes, and processes share a
-//! lock through a server: `--redis URL`, or a redis-server on the PATH.
+//! `cargo run --example takeover`, then again with `--no-lock`. It kills processes, and processes share a lock through a
+//! server: `--redis URL`, or a redis-server on the PATH.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use lock_runtime::{LockError, LockManager, cache_lock};
 const LEASE: Duration = Duration::from_secs(2);
 /// How long the waiters have been in the queue when the holder is killed.
 const QUEUEING: Duration = Duration::from_millis(500);
-/// How long each waits at most: well beyond the moment when one of them must have got in.
+/// How long each waits at most: far longer than it takes one of them to get in.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The product's promise: a crashed holder delays others by at most its lease and a second.
 const BOUND: Duration = Duration::from_secs(3);
@@ -25,8 +25,8 @@ struct Station {
 }
 
 impl Station {
-    /// Runs a shift as the one that is on duty. While it lasts the lease is renewed; when the process dies nobody renews
-    /// it, and the first in the queue takes over.
+    /// Runs a shift while on duty. The lease is renewed for as long as it lasts; when the process dies nobody renews it, and the
+    /// first in the queue takes over.
     #[cache_lock(prefix = "duty", manager = &self.locks, timeout = PATIENCE, expire = LEASE, renew)]
     async fn on_duty<T>(
         &self,
@@ -36,7 +36,7 @@ impl Station {
         shift.await
     }
 
-    /// One waiter: when it gets in it stays until all the others have given up.
+    /// One waiter: when it gets in, it stays until all others have given up.
     async fn wait(&self, post: u64, no_lock: bool) -> Outcome {
         let asked = Instant::now();
         let shift = async {

@@ -14,7 +14,7 @@ use lock_runtime::{LockManager, cache_lock};
 use sqlx::AnyPool;
 
 const SCHEMA: [&str; 1] = ["CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL)"];
-/// What is in each account at the beginning.
+/// The balance of each account at the beginning.
 const BALANCE: i64 = 1_000;
 
 struct Bank {
@@ -23,8 +23,8 @@ struct Bank {
 }
 
 impl Bank {
-    /// Moves money under the locks of both accounts. `keys = [from, to]` takes them in an order of its own. With a lock in a lock
-    /// the transfer from 1 to 2 would hold 1 and wait for 2, and the transfer from 2 to 1 would hold 2 and wait for 1.
+    /// Moves money under the locks of both accounts. `keys = [from, to]` takes them in its own order. With nested locks, the transfer
+    /// from 1 to 2 would hold 1 and wait for 2, and the transfer from 2 to 1 would hold 2 and wait for 1.
     #[cache_lock(prefix = "account", keys = [from, to], manager = &self.locks, timeout_s = 60)]
     async fn transfer(&self, from: i64, to: i64, amount: i64, asked: Instant) -> Result<Duration, Failure> {
         let waited = asked.elapsed();
@@ -32,10 +32,10 @@ impl Bank {
         Ok(waited)
     }
 
-    /// Right only when nobody else uses one of the two accounts at the same time.
+    /// Correct only if nobody else uses one of the two accounts at the same time.
     async fn move_money(&self, from: i64, to: i64, amount: i64) -> Result<(), Failure> {
         let (left, right) = (self.balance(from).await?, self.balance(to).await?);
-        // The bank checks the transfer. Whoever does not wait for the lock reads the same balances meanwhile.
+        // The bank checks the transfer. Without the lock, others read the same balances meanwhile.
         tokio::time::sleep(Duration::from_millis(1)).await;
         self.set_balance(from, left - amount).await?;
         self.set_balance(to, right + amount).await?;
@@ -65,8 +65,8 @@ impl Bank {
     }
 }
 
-/// What a task transfers: from, to, how much. The accounts are neighbours, every other time in the other direction. From each
-/// account goes its number: so the balances change, and a lost transfer shows.
+/// What a task transfers: from, to, how much. The accounts are neighbours, and every other transfer goes in the other direction. Each
+/// account sends its number, so the balances change and a lost transfer shows.
 fn transfer_of(task: u32, options: &Options) -> Result<(i64, i64, i64), Failure> {
     let pair = task / 2;
     let (one, next) = (i64::try_from(options.item_of(pair))?, i64::try_from(options.item_of(pair + 1))?);

@@ -1,16 +1,16 @@
-//! [`Arena`]: sees when two are inside at once.
+//! [`Arena`]: detects two bodies that are inside at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The inside of the locks of one process, one entry per key.
+/// The critical sections of one process's locks, one entry per key.
 #[derive(Clone, Debug)]
 pub(crate) struct Arena {
     inside: Arc<[AtomicU32]>,
     overlaps: Arc<AtomicU64>,
 }
 
-/// Somebody is inside until this is dropped.
+/// A body is inside until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Inside(Arena, usize);
 

@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The command line's arguments.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     pub(crate) data: Option<PathBuf>,
     pub(crate) svg: Option<PathBuf>,
     pub(crate) markdown: Option<PathBuf>,
-    /// A JSON file of an earlier run, to be reported on with what is measured now.
+    /// A JSON file of an earlier run, to be reported together with this run's results.
     pub(crate) from: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Charts, drawn as SVG: ratios alone, as in the tables.
+//! Charts, drawn as SVG: only ratios, as in the tables.
 
 use std::path::Path;
 
@@ -21,17 +21,17 @@ use card::Heading;
 const OURS: RGBColor = RGBColor(0xd9, 0x48, 0x0f);
 /// This project without Redis.
 const IN_MEMORY: RGBColor = RGBColor(0xf2, 0xa2, 0x6b);
-/// What the ratios refer to.
+/// The baseline of the ratios.
 const BASELINE: RGBColor = RGBColor(0x2f, 0x7d, 0x6b);
 const PEER: RGBColor = RGBColor(0x9a, 0xa7, 0xb5);
 const FAILED: RGBColor = RGBColor(0xb4, 0x23, 0x18);
 
-/// What one file with bars shows: the first column of a case.
+/// One file with bars for the first column of a case.
 struct Chart {
     file: &'static str,
     case: &'static str,
     title: &'static str,
-    /// What 1 × stands for.
+    /// What 1 × means.
     one: &'static str,
     less_is_better: bool,
 }

@@ -1,4 +1,4 @@
-//! The child's side: [`Run`], what a workload is told, and the line it answers with.
+//! The child's side: [`Run`], the parameters of a workload, and the line that the child answers with.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -12,13 +12,13 @@ use crate::outcome::Outcome;
 use crate::server::first_core;
 use crate::workload::{self, Case, Flavour};
 
-/// What one process is to do.
+/// The work of one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) case: &'static Case,
     pub(crate) who: Who,
     pub(crate) url: String,
-    /// Which of how many processes this is.
+    /// The number of this process among all.
     pub(crate) part: u32,
     pub(crate) round: u32,
     pub(crate) quick: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// How many processes do it. What is not locked can't be spread: one process then does it all.
+    /// How many processes do the work. Work without locks can't be spread, so one process does all of it.
     pub(crate) fn processes(&self) -> u32 {
         if self.who == Who::Bare { 1 } else { self.case.processes }
     }
@@ -36,7 +36,7 @@ impl Run {
         if self.quick { quick } else { full }
     }
 
-    /// The arguments that start this run in a process of its own.
+    /// The arguments that start this run in a separate process.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let quick = if self.quick { "quick" } else { "full" };
         let (part, round) = (self.part.to_string(), self.round.to_string());
@@ -57,25 +57,25 @@ impl Run {
     }
 }
 
-/// Everything is prepared: waits until the benchmark has reset the counters and started all processes.
+/// Reports that everything is prepared, and waits until the benchmark has reset the counters and started all processes.
 pub(crate) fn ready() {
     println!("ready");
     wait_for_line();
 }
 
 fn wait_for_line() {
-    // When nothing can be read the benchmark is gone, and nobody waits for a result either.
+    // If nothing can be read the benchmark is gone, and nobody waits for a result.
     let _ = std::io::stdin().lock().read_line(&mut String::new());
 }
 
-/// Nanoseconds of a clock that all processes of this host share.
+/// Nanoseconds of a clock shared by all processes of this host.
 pub(crate) fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let (seconds, rest) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
     seconds.unwrap_or_default() * 1_000_000_000 + rest.unwrap_or_default()
 }
 
-/// Runs what the arguments say, and prints the outcome.
+/// Runs the workload that the arguments name, and prints the outcome.
 pub(crate) fn main(arguments: &[String], weigh: Option<Weigh>) -> ExitCode {
     let Some(run) = Run::read(arguments, weigh) else {
         eprintln!("these arguments are the benchmark's own: {arguments:?}");
@@ -83,7 +83,7 @@ pub(crate) fn main(arguments: &[String], weigh: Option<Weigh>) -> ExitCode {
     };
     let outcome = runtime(run.case.flavour).and_then(|runtime| {
         let outcome = with_contestant!(run.who, C => runtime.block_on(workload::run::<C>(&run)));
-        // Its threads are kept: the benchmark still wants to know what they used.
+        // Its threads are kept: the benchmark still reads what they used.
         std::mem::forget(runtime);
         outcome
     });
@@ -102,7 +102,7 @@ pub(crate) fn main(arguments: &[String], weigh: Option<Weigh>) -> ExitCode {
 fn runtime(flavour: Flavour) -> Result<Runtime, String> {
     let runtime = match flavour {
         Flavour::Pinned => {
-            // Threads that contestants start inherit it.
+            // Threads started by contestants inherit it.
             let _ = rustix::thread::sched_setaffinity(None, &first_core());
             Builder::new_current_thread().enable_all().build()
         }

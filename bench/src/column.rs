@@ -1,5 +1,5 @@
-//! [`Column`], what a table shows of a contestant: a ratio to the baseline of the same round, or a plain number. Never a
-//! time: that of another machine, or of another minute, says nothing.
+//! [`Column`], a table's column for a contestant: a ratio to the baseline of the same round, or a plain number. Never a time:
+//! times from another machine, or from another minute, say nothing.
 
 use crate::workload::{w6, w8};
 
@@ -7,9 +7,9 @@ use crate::workload::{w6, w8};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) title: &'static str,
-    /// What the outcome calls the value that it is made of.
+    /// The name of its value in the outcome.
     pub(crate) value: &'static str,
-    /// Whether it is shown as a multiple of the baseline's in the same round. Everything with a unit of time is.
+    /// Whether it is shown as a multiple of the baseline's value in the same round. All values with a unit of time are.
     pub(crate) is_ratio: bool,
 }
 
@@ -17,7 +17,7 @@ const fn ratio(title: &'static str, value: &'static str) -> Column {
     Column { title, value, is_ratio: true }
 }
 
-/// Something that has no unit of time: a count, a share, or a ratio within one run.
+/// A value without a unit of time: a count, a share, or a ratio within one run.
 const fn plain(value: &'static str) -> Column {
     Column { title: value, value, is_ratio: false }
 }
@@ -26,7 +26,7 @@ const CLIENT: Column = ratio("client CPU per lock", "client µs per lock");
 const SERVER: Column = ratio("server CPU per lock", "server µs per lock");
 const COMMANDS: Column = plain("commands per lock");
 
-/// The commands of the master that had most of them, and of the one that had fewest, to its share of the slots.
+/// The commands of the busiest master and of the least busy one, each relative to its share of the slots.
 pub(crate) const BUSIEST: &str = "busiest master / its share";
 pub(crate) const IDLEST: &str = "idlest master / its share";
 
@@ -46,7 +46,7 @@ pub(crate) const PROFILE: &[Column] = &[
 pub(crate) const PAIRS: &[Column] = &[ratio("pairs per second", "pairs/s"), COMMANDS, CLIENT, SERVER];
 pub(crate) const SALE: &[Column] =
     &[ratio("the sale", "wall ms"), COMMANDS, CLIENT, SERVER, plain("wake-ups per lock")];
-/// What a hand-over takes in the first sale of a process.
+/// What a hand-over takes in a process's first sale.
 pub(crate) const FIRST_SALE: &str = "µs per hand-over, first sale";
 pub(crate) const HAND_OVER: &[Column] =
     &[ratio("per item", "µs per hand-over"), ratio("first sale", FIRST_SALE), plain("commands per sale"), CLIENT];

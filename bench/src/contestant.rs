@@ -1,4 +1,4 @@
-//! [`Contestant`], what every lock can do, and [`Who`], their list.
+//! [`Contestant`], what every lock can do, and [`Who`], the list of contestants.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,10 +31,10 @@ pub(crate) use tokio_sync::{RwLock, Semaphore};
 
 /// The lease of every contestant whose lease can be set.
 const LEASE_MS: u64 = 30_000;
-/// How long everybody may wait: longer than the slowest contestant needs.
+/// How long every contestant may wait: longer than the slowest one needs.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
 
-/// How many hold a lock that is locked with permits.
+/// How many tasks hold a lock with permits at once.
 pub(crate) const PERMITS: u32 = 4;
 
 /// One lock library, connected.
@@ -44,14 +44,14 @@ pub(crate) trait Contestant: Clone + Send + Sync + 'static {
 
     fn connect(url: &str) -> impl Future<Output = Result<Self, String>> + Send;
 
-    /// Locks `key`, runs `body`, gives the lock back.
+    /// Locks `key`, runs `body`, and releases the lock.
     fn with<T: Send + 'static>(
         &self,
         key: &str,
         body: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Result<T, String>> + Send;
 
-    /// The same for a writer, where [`with`](Self::with) is for a reader.
+    /// Locks for a writer, while [`with`](Self::with) locks for a reader.
     fn with_as_writer<T: Send + 'static>(
         &self,
         key: &str,
@@ -61,11 +61,11 @@ pub(crate) trait Contestant: Clone + Send + Sync + 'static {
     }
 }
 
-/// The list of who takes part: what the code calls it, what the command line of a child process and files call it, and what tables
-/// call it. First ours and what bounds it, then the locks of others.
+/// The list of contestants: the name in the code, the name on a child's command line and in files, and the name in tables. First ours
+/// and its bounds, then the locks of others.
 macro_rules! contestants {
     ($($who:ident, $id:literal, $title:literal;)*) => {
-        /// Who takes part.
+        /// A contestant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub(crate) enum Who {
             $($who,)*
@@ -74,14 +74,14 @@ macro_rules! contestants {
         impl Who {
             pub(crate) const ALL: &[Self] = &[$(Self::$who,)*];
 
-            /// How it is called on the command line of a child process, and in files.
+            /// Its name on a child's command line, and in files.
             pub(crate) fn id(self) -> &'static str {
                 match self {
                     $(Self::$who => $id,)*
                 }
             }
 
-            /// How it is called in tables.
+            /// Its name in tables.
             pub(crate) fn title(self) -> &'static str {
                 match self {
                     $(Self::$who => $title,)*
@@ -137,12 +137,12 @@ impl Who {
         Self::ALL.iter().copied().find(|who| who.id() == id)
     }
 
-    /// Whether it is somebody else's lock, as opposed to ours and what bounds it.
+    /// Whether it is another project's lock, and not ours or one of its bounds.
     pub(crate) fn is_peer(self) -> bool {
         self >= Self::Rslock
     }
 
-    /// Of how many masters the cluster is that it locks on; `None`: on one server.
+    /// The number of masters of its cluster; `None`: it locks on one server.
     pub(crate) fn masters(self) -> Option<usize> {
         match self {
             Self::ThreeMasters | Self::AllUp | Self::AllUpAgain | Self::OneHangs => Some(3),
@@ -151,7 +151,7 @@ impl Who {
         }
     }
 
-    /// The crates that are locks over Redis, however they are set.
+    /// The crates with locks over Redis, in all settings.
     pub(crate) const CRATES: [Self; 6] = [
         Self::Rslock,
         Self::RslockTuned,

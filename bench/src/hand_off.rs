@@ -1,4 +1,4 @@
-//! [`HandOffs`]: how long after a process's hold that of another one began.
+//! [`HandOffs`]: how long after one process's hold another process's hold began.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ pub(crate) struct HandOffs {
     /// The microseconds of each.
     pub(crate) micros: Sample,
     pub(crate) count: usize,
-    /// Of all holds, those that followed another process's.
+    /// The share of holds that followed another process's.
     pub(crate) followed: f64,
     pub(crate) overlaps: u64,
 }
 
 impl HandOffs {
-    /// Of the holds of each process, by key.
+    /// Made from the holds of each process, by key.
     pub(crate) fn of(processes: &[Vec<Vec<(u64, u64)>>]) -> Self {
         let keys = processes.iter().map(Vec::len).max().unwrap_or_default();
         let (mut gaps, mut total, mut overlaps) = (Vec::new(), 0, 0);
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_hand_off_is_from_one_process_to_another_on_one_key() {
-        // On the first key one, one, other, one; on the second nobody follows.
+        // On the first key: one, one, other, one. On the second nobody follows.
         let one = vec![vec![(0, 1_000), (1_500, 2_000), (10_000, 11_000)], vec![(0, 5)]];
         let other = vec![vec![(4_000, 5_000)]];
         let hand_offs = HandOffs::of(&[one, other]);

@@ -1,13 +1,13 @@
-//! The benchmark: this project's lock beside the bare commands, a mutex, and the locks of others.
+//! The benchmark: this project's lock compared with the bare commands, a mutex, and the locks of others.
 //!
 //! `cargo run --release -p bench -- all` measures everything.
 //!
-//! Every measurement runs in processes of its own (`child.rs`), with servers of its own (`servers.rs`); this program starts
-//! both. So contestants can't disturb one another, a contestant that hangs is ended, and what a process uses can be read
-//! from outside.
+//! Every measurement runs in its own processes (`child.rs`), with its own servers (`servers.rs`); this program starts both. So
+//! contestants can't disturb each other, a contestant that hangs is ended, and the resources of a process can be read from
+//! outside.
 //!
 //! A round runs the contestants of a case in turn. The tables show ratios to the baseline of the same round (`column.rs`),
-//! because the machine's speed changes from minute to minute. Times are in the JSON file only.
+//! because the machine's speed changes from minute to minute. Times are only in the JSON file.
 
 use std::process::ExitCode;
 
@@ -44,7 +44,7 @@ pub struct Weight {
 /// Reads the counting allocator.
 pub type Weigh = fn() -> Weight;
 
-/// The program, under an allocator that counts or not.
+/// The program, under an allocator that counts or one that does not.
 #[must_use]
 pub fn main(weigh: Option<Weigh>) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

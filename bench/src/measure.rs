@@ -1,4 +1,4 @@
-//! Starts the processes of one case for one contestant, and puts together what they say.
+//! Starts the processes of one case for one contestant, and merges their outcomes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ use crate::servers::Servers;
 use crate::stats::{Sample, float};
 use crate::workload::{Flavour, Workload, scale_hand_offs, w3, w5, w6, w14, w16};
 
-/// Beyond this a contestant counts as hanging.
+/// After this time a contestant counts as hanging.
 const LIMIT: Duration = Duration::from_mins(4);
 const QUICK_LIMIT: Duration = Duration::from_secs(25);
 
@@ -36,7 +36,7 @@ impl Drop for Part {
     }
 }
 
-/// Measures once. A problem of the contestant's is part of the outcome.
+/// Measures once. A contestant's problem is part of the outcome.
 pub(crate) fn measure(servers: &Servers, run: &Run, program: &PathBuf) -> Outcome {
     servers.pin(run.case.flavour == Flavour::Pinned);
     let outcome = servers.clear().and_then(|()| attempt(servers, run, program));
@@ -76,7 +76,7 @@ fn attempt(servers: &Servers, run: &Run, program: &PathBuf) -> Result<Outcome, S
     }
     drop(hanging);
     let servers_used = servers.usage().since(&before.0);
-    // The children wait to be told to end, so that their threads can still be asked.
+    // The children wait to be ended, so that their threads can still be examined.
     let (mut client_seconds, mut wakeups) = (0.0, 0.0);
     for (id, before) in ids.iter().zip(&before.1) {
         let used = Usage::of(*id).since(before);
@@ -163,7 +163,7 @@ fn conclude(run: &Run, outcomes: Vec<Outcome>) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Commands, as the servers counted them. `SET` counts those inside scripts as well, which makes this an upper bound.
+/// Commands, as counted by the servers. `SET` includes those inside scripts, which makes this an upper bound.
 fn count(servers: &Servers, run: &Run, outcome: &mut Outcome) -> Result<(), String> {
     let by_server = servers.calls()?;
     let at = |calls: &BTreeMap<String, Calls>, names: &[&str]| -> f64 {

@@ -2,7 +2,7 @@
 
 use crate::stats::Sample;
 
-/// The median, with the spread when there is one.
+/// The median, with the spread if there is one.
 pub(crate) fn cell(sample: &Sample, spread: bool) -> String {
     if sample.is_empty() {
         return "–".to_owned();
@@ -12,13 +12,13 @@ pub(crate) fn cell(sample: &Sample, spread: bool) -> String {
     if spread && low != high { format!("{median} ({low}–{high})") } else { median }
 }
 
-/// A number that is round, without the zeros that say how exact it is.
+/// A round number, without the zeros that would show its precision.
 pub(crate) fn round(value: f64) -> String {
     let digits = number(value);
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.').to_owned() } else { digits }
 }
 
-/// Three digits that say something, and all before the point.
+/// Three significant digits, but all digits before the point.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 999.5 => {

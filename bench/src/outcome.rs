@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 /// The result of one workload for one contestant, in one process or merged over several.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// By name. Those with a unit of time are data for ratios and for the JSON file: no table or chart shows them.
+    /// By name. Values with a unit of time are data for ratios and for the JSON file: no table or chart shows them.
     pub(crate) values: BTreeMap<String, f64>,
     /// How often the lock was not obtained, or not released.
     pub(crate) failures: u64,
-    /// How often two were inside at once, or a write was lost.
+    /// How often two bodies were inside at once, or a write was lost.
     pub(crate) overlaps: u64,
     /// The first problem, in words.
     pub(crate) problem: Option<String>,
     /// Acquisitions that succeeded, for costs per lock.
     pub(crate) locks: u64,
-    /// When this process began and ended, in µs of a clock that all processes share.
+    /// When this process began and ended, in µs of a clock shared by all processes.
     pub(crate) began: u64,
     pub(crate) ended: u64,
     /// Acquisitions of each task (W5).
@@ -39,7 +39,7 @@ impl Outcome {
         self.values.get(name).copied()
     }
 
-    /// Takes in the result of one acquisition.
+    /// Counts the result of one acquisition.
     pub(crate) fn count<T>(&mut self, result: Result<T, String>) -> Option<T> {
         match result {
             Ok(value) => {
@@ -54,7 +54,7 @@ impl Outcome {
         }
     }
 
-    /// Takes in the result of another process: counts add up, values are taken over where there is none yet.
+    /// Adds another process's outcome: counts add up, and values are copied if there is none yet.
     pub(crate) fn absorb(&mut self, other: Self) {
         for (name, value) in other.values {
             self.values.entry(name).or_insert(value);
@@ -63,7 +63,7 @@ impl Outcome {
         self.overlaps += other.overlaps;
         self.problem = self.problem.take().or(other.problem);
         self.locks += other.locks;
-        // Zero: it says nothing about time.
+        // Zero means that the outcome has no time.
         self.began =
             if self.began == 0 || other.began == 0 { self.began + other.began } else { self.began.min(other.began) };
         self.ended = self.ended.max(other.ended);

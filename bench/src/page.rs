@@ -1,4 +1,4 @@
-//! [`Page`]: the measured part of bench/measured.md, of which a run renews the cases that it measured.
+//! [`Page`]: the measured part of bench/measured.md. A run renews the cases that it measured.
 
 use std::fmt;
 use std::fs;
@@ -8,7 +8,7 @@ const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 const VERDICT_HEADER: &str = "| case | what | measured, median (min–max) | wanted | |";
 
-/// What a run measured, as text.
+/// A run's results, as text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Page {
     /// The machine and the server.
@@ -18,7 +18,7 @@ pub(crate) struct Page {
     pub(crate) cases: Vec<Case>,
 }
 
-/// The table of one case, with its title and what stands below it.
+/// The table of one case, with its title and the text below it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
     /// The first cell of the table's header.
@@ -55,7 +55,7 @@ impl Page {
         page
     }
 
-    /// Takes in a later run: each of its cases is renewed or added, and with it the targets of that case.
+    /// Adds a later run: each of its cases, and the targets of that case, are renewed or added.
     fn renew(&mut self, run: Self) {
         self.head = run.head;
         let is_renewed = |row: &String| run.cases.iter().any(|case| first_cell(row) == Some(&case.id));
@@ -71,8 +71,8 @@ impl Page {
         self.targets.sort_by_key(place);
     }
 
-    /// Writes the page into `file`: between its marks, if it has them, so that the words around them stay and so do the
-    /// cases that were not measured this time.
+    /// Writes the page into `file`. If the file has the marks, it writes between them: the text around them stays, and so do the cases
+    /// that were not measured this time.
     pub(crate) fn place(self, file: &Path) -> Result<(), String> {
         let before = fs::read_to_string(file).unwrap_or_default();
         let around = before.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?)));

@@ -1,4 +1,4 @@
-//! [`Usage`]: what a process has used, from /proc. Zeros where there is none.
+//! [`Usage`]: the resources that a process has used, from /proc. Zeros where there is no /proc.
 
 use std::fs;
 use std::iter::Sum;
@@ -9,7 +9,7 @@ use std::path::Path;
 pub(crate) struct Usage {
     /// Time on a core.
     pub(crate) seconds: f64,
-    /// Times it went to sleep and was woken.
+    /// How often it went to sleep and was woken.
     pub(crate) wakeups: f64,
     /// Resident bytes.
     pub(crate) memory: f64,

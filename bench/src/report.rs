@@ -11,7 +11,7 @@ use crate::results::Results;
 use crate::servers::Servers;
 use crate::verdict;
 
-/// What was measured with what.
+/// The server and the machine of the measurement.
 pub(crate) fn head(server: &Servers, arguments: &Arguments) -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let mut text = format!("{} on loopback, {cores} cores", server.version());
@@ -27,7 +27,7 @@ pub(crate) fn head(server: &Servers, arguments: &Arguments) -> String {
     text
 }
 
-/// The table of one case, and what it is held to.
+/// The table of one case, and its targets.
 pub(crate) fn table(results: &Results) -> String {
     let case = results.case;
     let titles: Vec<String> = case.columns.iter().map(title).collect();

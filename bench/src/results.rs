@@ -19,8 +19,8 @@ pub(crate) struct Results {
     pub(crate) rounds: Vec<BTreeMap<Who, Outcome>>,
 }
 
-/// One measurement as it is written to the JSON file: as it was taken, times and all. This is data for whoever wants to look
-/// closer; what is printed, written as Markdown or drawn is made of it as ratios.
+/// One measurement as it is written to the JSON file, with times and all. This is data for a closer look; everything printed, written as
+/// Markdown or drawn is made of it as ratios.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     case: String,
@@ -34,7 +34,7 @@ impl Results {
         Self { case, rounds: Vec::new() }
     }
 
-    /// A column of a contestant's, one value per round in which it took part.
+    /// A contestant's values of a column, one for each round in which it took part.
     pub(crate) fn sample(&self, who: Who, column: &Column) -> Sample {
         let one = |round: &BTreeMap<Who, Outcome>| {
             let value = round.get(&who)?.get(column.value)?;
@@ -49,17 +49,17 @@ impl Results {
         Sample::new(self.rounds.iter().filter_map(one))
     }
 
-    /// The median over the rounds of a value that has no unit of time.
+    /// The median over the rounds of a value without a unit of time.
     pub(crate) fn plain(&self, who: Who, value: &str) -> Option<f64> {
         let sample = Sample::new(self.rounds.iter().filter_map(|round| round.get(&who)?.get(value)));
         (!sample.is_empty()).then(|| sample.median())
     }
 
-    /// What the table of the case shows of each round. The rounds of a column stand in ascending order.
+    /// The values of the case's table, by round. The rounds of a column are in ascending order.
     fn shown(&self) -> serde_json::Value {
         let rows = self.case.contestants.iter().filter_map(|who| {
             let columns = self.case.columns.iter().map(move |column| {
-                // Three digits say what a measurement can say.
+                // Three digits are as exact as a measurement.
                 let round = |value: &f64| serde_json::json!(number(*value).replace(',', "").parse::<f64>().ok());
                 let rounds: Vec<_> = self.sample(*who, column).values().iter().map(round).collect();
                 (column.title, rounds)
@@ -81,7 +81,7 @@ impl Results {
         })
     }
 
-    /// How many times as long as ours the best of some others takes, by the compared column; those that fail do not count.
+    /// How many times as long as ours the best of some others takes, by the compared column; contestants that fail do not count.
     pub(crate) fn best_of(&self, others: &[Who]) -> Sample {
         let Some(column) = self.case.columns.first() else { return Sample::default() };
         let others: Vec<Who> = others.iter().copied().filter(|who| !self.has_failed(*who)).collect();
@@ -92,7 +92,7 @@ impl Results {
         Sample::new(self.rounds.iter().filter_map(one))
     }
 
-    /// The part of a contestant's acquisitions that failed.
+    /// The share of a contestant's acquisitions that failed.
     pub(crate) fn failed(&self, who: Who) -> f64 {
         let total = |count: fn(&Outcome) -> u64| -> f64 {
             self.rounds
@@ -115,7 +115,7 @@ pub(crate) fn find<'a>(all: &'a [Results], case: &str) -> Option<&'a Results> {
     all.iter().find(|results| results.case.id == case)
 }
 
-/// Keeps the results of a run.
+/// Writes the results of a run.
 pub(crate) fn write(file: &Path, all: &[Results]) -> Result<(), String> {
     let mut records = Vec::new();
     for results in all {
@@ -132,7 +132,7 @@ pub(crate) fn write(file: &Path, all: &[Results]) -> Result<(), String> {
     std::fs::write(file, json).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Keeps what the tables are made of, round by round: ratios and counts, no times.
+/// Writes the data of the tables, round by round: ratios and counts, no times.
 pub(crate) fn write_shown(file: &Path, head: &str, all: &[Results]) -> Result<(), String> {
     let cases: Vec<_> = all.iter().map(Results::shown).collect();
     let json = serde_json::json!({ "server": head.trim(), "cases": cases });
@@ -140,7 +140,7 @@ pub(crate) fn write_shown(file: &Path, head: &str, all: &[Results]) -> Result<()
     std::fs::write(file, json + "\n").map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Reads the results of an earlier run. What is not measured any more is left out.
+/// Reads the results of an earlier run. Cases that no longer exist are left out.
 pub(crate) fn read(file: &Path) -> Result<Vec<Results>, String> {
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let json = std::fs::read_to_string(file).map_err(|error| of_file(&error))?;

@@ -26,12 +26,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     for case in &arguments.cases {
         let results = measure_case(&server, arguments, case, &this, weighing.as_ref())?;
         print!("{}", report::table(&results));
-        // What an earlier run says of this case is out of date.
+        // An earlier run's result of this case is out of date.
         match all.iter_mut().find(|earlier| earlier.case.id == case.id) {
             Some(earlier) => *earlier = results,
             None => all.push(results),
         }
-        // What was measured is kept, whatever happens to the rest of a long run.
+        // The results are written now, whatever happens to the rest of a long run.
         if let Some(file) = &arguments.json {
             results::write(file, &all)?;
         }
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     publish(arguments, &all, &head)
 }
 
-/// Everybody in turn, round by round.
+/// Runs all contestants in turn, round by round.
 fn measure_case(
     server: &Servers,
     arguments: &Arguments,
@@ -47,7 +47,7 @@ fn measure_case(
     this: &PathBuf,
     weighing: Option<&PathBuf>,
 ) -> Result<Results, String> {
-    // Only now, and only as long: idle masters have a little to do all the time.
+    // Only now, and only as long as needed: idle masters always have a little to do.
     let mut clusters = BTreeMap::new();
     for masters in case.contestants.iter().filter_map(|who| who.masters()) {
         if let Entry::Vacant(place) = clusters.entry(masters) {
@@ -67,7 +67,7 @@ fn measure_case(
             let servers = who.masters().and_then(|masters| clusters.get(&masters)).unwrap_or(server);
             let run = Run { case, who, url: servers.url(), part: 0, round, quick: arguments.quick, weigh: None };
             let mut outcome = measure(servers, &run, this);
-            // Counting slows a process down: its other results are not used.
+            // Counting slows a process down, so its other results are not used.
             if let (0, Some(column), Some(weighing)) = (round, case.weighed(), weighing)
                 && let Some(bytes) = measure(servers, &run, weighing).get(column)
             {
@@ -81,7 +81,7 @@ fn measure_case(
     Ok(results)
 }
 
-/// The verdict, and the files that were asked for.
+/// Writes the verdict, and the files that the arguments name.
 fn publish(arguments: &Arguments, all: &[Results], head: &str) -> Result<(), String> {
     let page = Page {
         head: head.trim().to_owned(),
@@ -101,7 +101,7 @@ fn publish(arguments: &Arguments, all: &[Results], head: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Says what is being measured, where somebody looks.
+/// Shows what is being measured, if stderr is a terminal.
 fn progress(what: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{what}");
@@ -112,20 +112,20 @@ fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32, rounds: 
     if !arguments.only.is_empty() {
         return arguments.only.iter().any(|only| only == who.id());
     }
-    // In a quick run one look at the others has to do, and the slowest are seen in a few cases only.
+    // In a quick run one measurement of the others is enough, and the slowest take part in a few cases only.
     if arguments.quick && who.is_peer() {
         let also_slow = matches!(case.id, "w1-pinned" | "w3");
         return round == 0 && (also_slow || !who.is_foreign() && case.id != "w4-4");
     }
-    // The others are slow, and far enough away to be seen in every third round.
+    // The others are slow, and so different that every third round shows it.
     !who.is_peer() || rounds <= 3 || round.is_multiple_of(3)
 }
 
-/// The program with the counting allocator, built beside this one when cargo is at hand.
+/// The program with the counting allocator, built next to this one if cargo is available.
 fn weighing_program(this: &Path) -> Option<PathBuf> {
     let program = this.with_file_name(format!("weigh{}", std::env::consts::EXE_SUFFIX));
     if let Some(cargo) = std::env::var_os("CARGO") {
-        // A build that fails says why.
+        // A failing build reports why.
         let _ = Command::new(cargo).args(["build", "--quiet", "--release", "-p", "bench", "--bin", "weigh"]).status();
     }
     if !program.exists() {

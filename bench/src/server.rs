@@ -1,4 +1,4 @@
-//! [`Server`]: a Redis of the benchmark's own, alone or one of a cluster.
+//! [`Server`]: a Redis of the benchmark's own, alone or as part of a cluster.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ pub(crate) struct Server {
     _folder: TempDir,
 }
 
-/// What the server counted since the last reset, by command.
+/// The server's counts since the last reset, for one command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Calls {
     pub(crate) count: f64,
@@ -37,7 +37,7 @@ impl Server {
         let port = free_port()?;
         let process = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            // A thousand waiting clients of some contestants need a connection each.
+            // A thousand waiting clients of some contestants need one connection each.
             .args(["--maxclients", "20000", "--dir"])
             .arg(folder.path())
             .args(options)
@@ -62,7 +62,7 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What it has used so far.
+    /// The resources that it has used so far.
     pub(crate) fn usage(&self) -> Usage {
         Usage::of(self.process.id())
     }
@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Empties the server and disconnects whoever the last contestant left behind.
+    /// Empties the server, and disconnects the clients that the last contestant left behind.
     pub(crate) fn clear(&self) -> Result<(), String> {
         self.ask::<redis::Value>(redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes"))?;
         self.ask::<redis::Value>(&redis::cmd("FLUSHALL")).map(drop)
@@ -96,7 +96,7 @@ impl Server {
         self.ask::<()>(redis::cmd("CONFIG").arg("RESETSTAT"))
     }
 
-    /// Calls by command, those that scripts made included.
+    /// Calls by command, including those that scripts made.
     pub(crate) fn calls(&self) -> Result<BTreeMap<String, Calls>, String> {
         let info: String = self.ask(redis::cmd("INFO").arg("commandstats"))?;
         Ok(info.lines().filter_map(read_calls).collect())
@@ -113,7 +113,7 @@ impl Server {
         i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Stops it in its tracks until the value is dropped: connections stay open, nothing is answered.
+    /// Stops it until the value is dropped: connections stay open, and nothing is answered.
     pub(crate) fn hang(&self) -> Result<Hanging, String> {
         let pid = self.pid().ok_or("the server has no process id")?;
         kill_process(pid, Signal::STOP).map_err(|error| format!("the server can't be stopped: {error}"))?;
@@ -127,18 +127,18 @@ pub(crate) struct Hanging(Pid);
 
 impl Drop for Hanging {
     fn drop(&mut self) {
-        // It has not ended: only its owner ends it.
+        // It still exists: only its owner ends it.
         let _ = kill_process(self.0, Signal::CONT);
     }
 }
 
-/// A port that nobody listens on just now.
+/// A port that nobody listens on at the moment.
 pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
 }
 
-/// The core that pinned cases run on.
+/// The core for pinned cases.
 pub(crate) fn first_core() -> CpuSet {
     let mut cores = CpuSet::new();
     cores.set(0);

@@ -1,4 +1,4 @@
-//! [`Servers`]: what the locks of a case are on, one server or the masters of a cluster.
+//! [`Servers`]: the servers with the locks of a case, one server or the masters of a cluster.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::process::Usage;
 use crate::server::{Calls, Hanging, Server, free_port};
 
-/// All hash slots; the masters have equal ranges of them, in their order.
+/// All hash slots; the masters have equal ranges of them, in order.
 pub(crate) const SLOTS: usize = 16_384;
-/// The longest that a cluster may take until all its nodes agree.
+/// The longest time until all nodes of a cluster agree.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Servers that are measured as one; they end with this value.
@@ -20,19 +20,19 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// A server by itself.
+    /// A single server.
     pub(crate) fn one(program: &Path) -> Result<Self, String> {
         let server = Server::start(program, &[])?;
         let url = format!("redis://{}", server.address());
         Ok(Self { nodes: vec![server], url })
     }
 
-    /// A cluster of this number of masters, without replicas.
+    /// A cluster of this many masters, without replicas.
     pub(crate) fn masters(program: &Path, count: usize) -> Result<Self, String> {
         let (mut nodes, mut buses) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let bus = free_port()?.to_string();
-            // While one hangs the others go on.
+            // While one master hangs, the others continue.
             let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-port", &bus];
             nodes.push(Server::start(program, &options)?);
             buses.push(bus);
@@ -82,7 +82,7 @@ impl Servers {
         self.nodes.first().map(Server::version).unwrap_or_default()
     }
 
-    /// Empties them and disconnects whoever the last contestant left behind.
+    /// Empties them, and disconnects the clients that the last contestant left behind.
     pub(crate) fn clear(&self) -> Result<(), String> {
         self.nodes.iter().try_for_each(Server::clear)
     }
@@ -91,12 +91,12 @@ impl Servers {
         self.nodes.iter().try_for_each(Server::reset_counts)
     }
 
-    /// Calls by command of each, those that scripts made included.
+    /// The calls of each server by command, including those that scripts made.
     pub(crate) fn calls(&self) -> Result<Vec<BTreeMap<String, Calls>>, String> {
         self.nodes.iter().map(Server::calls).collect()
     }
 
-    /// What all of them have used so far.
+    /// The resources that all of them have used so far.
     pub(crate) fn usage(&self) -> Usage {
         self.nodes.iter().map(Server::usage).sum()
     }
@@ -105,18 +105,18 @@ impl Servers {
         self.nodes.iter().for_each(|node| node.pin(pinned));
     }
 
-    /// Has the last one hang until the value is dropped.
+    /// Makes the last one hang until the value is dropped.
     pub(crate) fn hang(&self) -> Result<Hanging, String> {
         self.nodes.last().ok_or("there is no server")?.hang()
     }
 }
 
-/// The first slot of one of this number of masters.
+/// The first slot of a master, in a cluster of this many.
 fn first_slot(index: usize, masters: usize) -> usize {
     SLOTS * index / masters
 }
 
-/// Whether a lock of this name is on the last of this number of masters.
+/// Whether a lock of this name is on the last of this many masters.
 pub(crate) fn is_on_last(name: &str, masters: usize) -> bool {
     let slot = usize::from(crc16::State::<crc16::XMODEM>::calculate(name.as_bytes())) % SLOTS;
     slot >= first_slot(masters - 1, masters)

@@ -1,6 +1,6 @@
 //! Medians and spreads.
 
-/// A few measurements of one thing, one per round.
+/// Several measurements of one thing, one per round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample(Vec<f64>);
 
@@ -32,7 +32,7 @@ impl Sample {
         self.0.last().copied().unwrap_or(f64::NAN)
     }
 
-    /// Between the two nearest values; of an even number of values the median lies between the middle ones.
+    /// Between the two nearest values. The median of an even number of values lies between the middle ones.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

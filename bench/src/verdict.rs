@@ -9,7 +9,7 @@ use crate::results::Results;
 use crate::stats::Sample;
 use crate::workload::w8;
 
-/// What is wanted of us in a case.
+/// What a case demands of us.
 struct Target {
     case: &'static str,
     what: &'static str,
@@ -18,9 +18,9 @@ struct Target {
     at_least: bool,
 }
 
-/// What a target is about.
+/// The value that a target is about.
 enum Measure {
-    /// What the column of this value shows.
+    /// The value of this column.
     Column(&'static str),
     /// How many times as long as ours the best Rust crate takes.
     BestCrate,
@@ -91,14 +91,14 @@ const TARGETS: &[Target] = &[
     at_most("hanging-master", "p99, × with all masters up", Column("p99 µs"), 1.2),
 ];
 
-/// Four times the crowd may take five times as long; twice as long per waiter is no longer a line.
+/// Four times the crowd may take five times as long; twice as long per waiter would no longer be linear.
 const LINEAR: f64 = 1.25;
 
-/// More masters cost no lock a command more. On a busy machine a few more holds follow one of the same process's, which
-/// costs commands and is no hand-off.
+/// With more masters a lock takes no more commands. On a busy machine a few more holds follow one of the same process, which costs
+/// commands without a hand-off.
 const GROWTH: f64 = 1.05;
 
-/// A target with what was measured for it.
+/// A target and its measured value.
 struct Judged {
     target: &'static Target,
     sample: Sample,
@@ -119,10 +119,10 @@ impl Judged {
     }
 }
 
-/// The targets of a case, of those that were measured.
+/// The targets of a case that were measured.
 fn judged(results: &Results) -> Vec<Judged> {
     let case = results.case;
-    // Else ours is all there is, in several places or modes: it is about the last.
+    // Otherwise all contestants are ours, in several places or modes: then the target is about the last.
     let has_lingering = case.contestants.contains(&Who::Lingering);
     let is_compared = case.baseline != Who::Ours && case.contestants.contains(&Who::Ours) && !has_lingering;
     let of_ours = case.contestants.iter().copied().rfind(|who| !who.is_peer());
@@ -139,7 +139,7 @@ fn judged(results: &Results) -> Vec<Judged> {
     TARGETS.iter().filter(|target| target.case == case.id).filter_map(judge).collect()
 }
 
-/// What a case is held to, below its table.
+/// The targets of a case, below its table.
 pub(crate) fn of(results: &Results) -> String {
     let mut text = String::new();
     for judged in judged(results) {
@@ -150,7 +150,7 @@ pub(crate) fn of(results: &Results) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-/// A row for each target, for the table of all.
+/// One row per target, for the table of all targets.
 pub(crate) fn rows(results: &Results) -> Vec<String> {
     let row = |judged: Judged| {
         let (case, what) = (judged.target.case, judged.target.what);

@@ -1,4 +1,4 @@
-//! [`Case`], the list of what is measured, and how a child process finds its workload.
+//! [`Case`], the list of measurements, and how a child process finds its workload.
 
 use crate::child::Run;
 use crate::column::{self, Column};
@@ -29,7 +29,7 @@ mod w9;
 /// Where the tasks of a case run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
-    /// A current-thread runtime on the same core as the server: no noise of the scheduler's.
+    /// A current-thread runtime on the same core as the server: no noise from the scheduler.
     Pinned,
     /// A current-thread runtime.
     Current,
@@ -37,7 +37,7 @@ pub(crate) enum Flavour {
     Multi,
 }
 
-/// What is done.
+/// The kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     Pair,
@@ -64,13 +64,13 @@ pub(crate) enum Workload {
 /// One table of the report.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// What the command line calls it; the part before the first `-` names its group.
+    /// Its name on the command line; the part before the first `-` names its group.
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) workload: Workload,
     pub(crate) flavour: Flavour,
     pub(crate) processes: u32,
-    /// Who the ratios refer to.
+    /// The contestant that the ratios refer to.
     pub(crate) baseline: Who,
     pub(crate) contestants: &'static [Who],
     /// The columns; the first is the one that is compared.
@@ -243,7 +243,7 @@ pub(crate) fn case(id: &str) -> Option<&'static Case> {
 }
 
 impl Case {
-    /// How often baseline and ours are measured. What is short and noisy has many rounds rather than long ones.
+    /// How often baseline and ours are measured. Short and noisy cases have many rounds rather than long ones.
     pub(crate) fn rounds(&self, quick: bool) -> u32 {
         match self.workload {
             Workload::Leases | Workload::Crowd { .. } | Workload::Processes | Workload::Burst { .. } if quick => 1,
@@ -260,8 +260,8 @@ impl Case {
         }
     }
 
-    /// Who is measured in a round, in this order. Who is first changes from round to round, so that what comes before
-    /// tells on everybody; what is compared most closely, the baseline and ours, stays side by side.
+    /// The contestants of a round, in order. The first one changes from round to round, so that every contestant follows each other one at
+    /// some time; the two that are compared most closely, the baseline and ours, stay next to each other.
     pub(crate) fn order(&self, round: u32) -> Vec<Who> {
         let (mut ours, mut peers): (Vec<Who>, Vec<Who>) = self.contestants.iter().partition(|who| !who.is_peer());
         for group in [&mut ours, &mut peers] {

@@ -18,7 +18,7 @@ struct Accounts {
 }
 
 impl Accounts {
-    /// Adds an address. Most users have one already, so most calls need no lock: a look costs less than a lock, and
+    /// Adds an address. Most users have one already, so most calls need no lock: a read costs less than a lock, and
     /// once there is a default address there will always be one.
     async fn add_address(&self, user: i64, address: &str) -> Result<Option<Duration>, Failure> {
         if self.book.count(user).await? > 0 {
@@ -28,11 +28,11 @@ impl Accounts {
         self.add_first_address(user, address, Instant::now()).await.map(Some)
     }
 
-    /// Looks again under the lock: while this waited somebody else may have been first.
+    /// Checks again under the lock: while this waited, another process may have been first.
     ///
-    /// The lock must outlive the transaction: `add` commits before the body ends, and only then is the lock given
-    /// back. Were the commit left to the caller, the next one in the queue would look before there is anything to see,
-    /// and there would be two defaults, lock or no lock.
+    /// The lock must outlive the transaction: `add` commits before the body ends, and only then is the lock released.
+    /// If the caller committed later, the next one in the queue would read before the commit is visible, and there would
+    /// be two defaults, lock or no lock.
     #[cache_lock(prefix = "default_address", manager = &self.locks, timeout_s = 60)]
     async fn add_first_address(
         &self,
@@ -45,7 +45,7 @@ impl Accounts {
         Ok(waited)
     }
 
-    /// Right only when nobody else does this for the same user at the same time.
+    /// Correct only if nobody else does this for the same user at the same time.
     async fn look_and_add(&self, user: i64, address: &str) -> Result<(), Failure> {
         let is_first = self.book.count(user).await? == 0;
         self.book.add(user, address, is_first).await?;

@@ -1,5 +1,5 @@
 //! The museum of published locks: five articles' algorithms, one of them in five versions, and this project's lock, all
-//! under the same faults and before the same checker.
+//! under the same faults and judged by the same checker.
 //!
 //! `cargo run --release -p lineage`, with `--quick`, `--draw`, `--svg FILE`, `--page FILE`, `--seed N`. It needs a
 //! redis-server on the PATH. Exit status 1: this project's lock broke a promise, or a published one was not caught where it is wrong.

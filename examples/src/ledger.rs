@@ -8,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 
 use crate::Failure;
 
-/// Named numbers, without any protection against two tasks that both read before either writes: that is what the
-/// lock is for.
+/// Named numbers, without any protection against two tasks that both read before either writes: that is the lock's
+/// job.
 #[derive(Debug)]
 pub struct Ledger {
     place: Place,

@@ -1,7 +1,7 @@
-//! What the stories share: options, the server, child processes, the race and the result table.
+//! The code shared by the stories: options, the server, child processes, the race and the result table.
 //!
-//! The stories are the files beside this folder, each with its locked method at the top. Nothing here knows how to
-//! lock: `race` releases tasks at once and counts what they answer, `Run` knows where things live.
+//! The stories are the files next to this folder, each with its locked method at the top. Nothing here knows how to
+//! lock: `race` releases tasks at once and counts their answers, `Run` knows where everything is.
 
 mod ledger;
 mod options;
@@ -25,5 +25,5 @@ pub use server::Server;
 pub use tally::{Outcome, Tally};
 pub use waits::Waits;
 
-/// Whatever went wrong; its text is what the user reads. `LockError` turns into it by `?`.
+/// Any failure; the user reads its text. `?` turns a `LockError` into it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! [`Options`]: what every story understands on its command line.
+//! [`Options`]: the command line that every story understands.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ pub struct Options {
     pub(crate) namespace: Option<String>,
 }
 
-/// What a story takes where the command line says nothing.
+/// A story's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// One sentence for `--help`.
@@ -55,7 +55,7 @@ pub struct Defaults {
 }
 
 impl Options {
-    /// Reads the command line; ends the process with a message when it makes no sense.
+    /// Reads the command line; ends the process with a message if it is wrong.
     #[must_use]
     pub fn read(defaults: Defaults) -> Self {
         let or = |default: u32| move |arg: clap::Arg| arg.required(false).default_value(default.to_string());
@@ -67,13 +67,13 @@ impl Options {
         Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
     }
 
-    /// The tasks that fall to this process when it is one of several workers.
+    /// The tasks of this process, if it is one of several workers.
     #[must_use]
     pub fn part(&self) -> Option<Range<u32>> {
         self.worker.map(|worker| self.share(worker)..self.share(worker + 1))
     }
 
-    /// Which item a task is after: in turn, so that the tasks of every process are after every item.
+    /// The item that a task wants: in turn, so that the tasks of every process want every item.
     #[must_use]
     pub fn item_of(&self, task: u32) -> u64 {
         u64::from(task % self.items) + 1
@@ -85,14 +85,14 @@ impl Options {
         1..u64::from(self.items) + 1
     }
 
-    /// How many tasks are after this item.
+    /// How many tasks want this item.
     #[must_use]
     pub fn tasks_for(&self, item: u64) -> u32 {
         let spare = u64::from(self.tasks % self.items);
         self.tasks / self.items + u32::from(item <= spare)
     }
 
-    /// Whether this process was started by another one of the same story.
+    /// Whether another process of the same story started this one.
     pub(crate) fn is_child(&self) -> bool {
         self.namespace.is_some()
     }

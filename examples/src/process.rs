@@ -1,4 +1,4 @@
-//! [`Process`]: another process of the same story, which talks in lines.
+//! [`Process`]: another process of the same story, which communicates in lines.
 
 use std::process::Stdio;
 
@@ -7,7 +7,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::{Failure, Run};
 
-/// What a child says when it is ready.
+/// The line that a child prints when it is ready.
 const READY: &str = "ready";
 
 /// A child process that runs this very program; killed when this is dropped.
@@ -76,16 +76,16 @@ impl Process {
         Ok(self.input.write_all(b"go\n").await?)
     }
 
-    /// What the child says next; `None` when it has ended.
+    /// The child's next line; `None` when it has ended.
     ///
     /// # Errors
     ///
-    /// When it says something that is no text.
+    /// When it prints something that is not text.
     pub async fn line(&mut self) -> Result<Option<String>, Failure> {
         Ok(self.output.next_line().await?)
     }
 
-    /// Kills the child as a crash would: SIGKILL, which it can't see coming.
+    /// Kills the child like a crash: SIGKILL, which it can't notice before.
     ///
     /// # Errors
     ///
@@ -94,11 +94,11 @@ impl Process {
         Ok(self.child.kill().await?)
     }
 
-    /// In a child: says that it is ready, and waits until it may begin. The process ends when its parent is gone.
+    /// In a child: reports that it is ready, and waits until it may begin. The process ends when its parent is gone.
     ///
     /// # Errors
     ///
-    /// When the parent can't be heard.
+    /// When it can't read from the parent.
     pub async fn wait_for_parent() -> Result<(), Failure> {
         println!("{READY}");
         let mut order = String::new();

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::Failure;
 
-/// A queue of jobs. A job stays in a list of its worker until it is done, so that it can be put back when the worker dies.
+/// A queue of jobs. A job stays in its worker's list until it is done, so that it can be put back when the worker dies.
 #[derive(Clone, Debug)]
 pub struct Queue {
     connection: MultiplexedConnection,
@@ -19,7 +19,7 @@ impl Queue {
         Self { connection, namespace: namespace.to_owned() }
     }
 
-    /// Adds a job behind the others.
+    /// Adds a job at the end.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Queue {
         Ok(self.connection.rpush(waiting, job).await?)
     }
 
-    /// Takes the first job, or `None` when none comes for so long. Each worker needs a connection of its own, which this keeps busy.
+    /// Takes the first job, or `None` if there is none for this long. Each worker needs its own connection, which this keeps busy.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Queue {
         Ok(take.query_async(&mut self.connection).await?)
     }
 
-    /// Notes that the worker has done a job.
+    /// Records that the worker has done a job.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use tokio::sync::{Barrier, oneshot};
 
 use crate::{Failure, Options, Outcome, Process, Run, Tally};
 
-/// Runs all tasks at once and counts what they come to: here, or in `--processes` worker processes.
+/// Runs all tasks at once and counts their outcomes: here, or in `--processes` worker processes.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ where
     Ok(collect(outcomes, began, options.tasks).await)
 }
 
-/// Runs a worker's part of the tasks and prints what they come to, for the parent to count.
+/// Runs a worker's part of the tasks and prints their outcomes, for the parent to count.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts them and waits until the tasks of all stand at their barriers.
+    /// Starts them and waits until all tasks are at their barriers.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Workers {
         Ok(Self { processes, tasks: options.tasks })
     }
 
-    /// Lets all begin.
+    /// Lets all of them begin.
     ///
     /// # Errors
     ///
@@ -103,23 +103,23 @@ pub struct Running {
 }
 
 impl Running {
-    /// How long ago they were let go.
+    /// The time since they began.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Waits for all, and counts.
+    /// Waits for all of them, and counts.
     ///
     /// # Errors
     ///
-    /// When counting went wrong.
+    /// When the counting failed.
     pub async fn finish(self) -> Result<Tally, Failure> {
         Ok(self.tally.await?)
     }
 }
 
-/// Spawns the tasks, all waiting at one barrier; whoever comes to it last lets them go.
+/// Spawns the tasks, all waiting at one barrier; the last to arrive lets them go.
 fn line_up<F, T>(tasks: Range<u32>, task: F) -> (Arc<Barrier>, UnboundedReceiver<Outcome>)
 where
     F: Fn(u32) -> T,
@@ -131,14 +131,14 @@ where
         let (gate, sender, task) = (gate.clone(), sender.clone(), task(number));
         tokio::spawn(async move {
             gate.wait().await;
-            // Nobody listens when the race was given up.
+            // Nobody listens if the race was given up.
             sender.send(task.await).ok();
         });
     }
     (gate, outcomes)
 }
 
-/// Passes on what a worker prints. One that dies or babbles leaves tasks without an answer: `Tally::close` sees it.
+/// Passes on what a worker prints. A worker that dies or prints nonsense leaves tasks without an answer: `Tally::close` counts them.
 async fn listen(mut worker: Process, outcomes: UnboundedSender<Outcome>) {
     while let Ok(Some(line)) = worker.line().await {
         let outcome = line.parse().unwrap_or_else(|error: Failure| Outcome::Failed(error.to_string()));

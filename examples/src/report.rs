@@ -68,8 +68,8 @@ impl Report {
     }
 }
 
-/// Prints a story's result; the exit status is 1 when it is wrong or could not be told. An empty report is a worker's:
-/// its parent does the talking.
+/// Prints a story's result; the exit status is 1 if it is wrong or unknown. An empty report is a worker's: its parent prints
+/// the result.
 pub(crate) fn conclude(result: Result<Report, Failure>) -> ExitCode {
     match result {
         Ok(report) if report.rows.is_empty() => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! [`Run`]: one run of a story, with a namespace of its own and the place where its locks and numbers live.
+//! [`Run`]: one run of a story, with its own namespace, and the place of its locks and numbers.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,16 +12,16 @@ use crate::{Failure, Ledger, Options, Queue, Report, report::conclude};
 /// One run of a story, over all its processes.
 #[derive(Debug)]
 pub struct Run {
-    /// Keeps runs apart that share a Redis, and tells which keys to delete in the end.
+    /// Keeps runs apart that share a Redis, and says which keys to delete at the end.
     namespace: String,
-    /// `None` when everything lives in this process.
+    /// `None` if everything is in this process.
     redis: Option<String>,
-    /// The server, when it was started for this run.
+    /// The server, if it was started for this run.
     server: Option<Server>,
 }
 
-/// Runs a story from the server it needs to its result table; the exit status is 1 when the result is wrong or
-/// could not be told.
+/// Runs a story, from starting the server that it needs to printing its result table; the exit status is 1 if the result is
+/// wrong or unknown.
 pub async fn tell(options: &Options, story: impl AsyncFnOnce(&Run, &Options) -> Result<Report, Failure>) -> ExitCode {
     conclude(begin_and_end(options, story).await)
 }
@@ -33,12 +33,12 @@ async fn begin_and_end(
     let run = Run::begin(options).await?;
     let report = story(&run, options).await;
     let ended = if options.is_child() { Ok(()) } else { run.end().await };
-    // What went wrong in the story says more than that its traces could not be removed either.
+    // An error of the story is more important than one of the cleanup.
     report.and_then(|report| ended.map(|()| report))
 }
 
 impl Run {
-    /// Everything lives in this process, unless a server was named or several processes share the tasks.
+    /// Everything is in this process, unless a server was named or several processes share the tasks.
     async fn begin(options: &Options) -> Result<Self, Failure> {
         let server = match &options.redis {
             None if options.processes > 1 => Some(Server::start().await?),
@@ -87,7 +87,7 @@ impl Run {
         Ok(Queue::new(connection, &self.namespace))
     }
 
-    /// With or without the lock, in how many processes, and where things live: the second line of every story.
+    /// With or without the lock, in how many processes, and where everything is: the second line of every story.
     #[must_use]
     pub fn circumstances(&self, options: &Options) -> String {
         let lock = if options.no_lock { "WITHOUT the lock" } else { "With the lock" };
@@ -115,7 +115,7 @@ impl Run {
         &self.namespace
     }
 
-    /// Leaves nothing of this run behind.
+    /// Removes everything of this run.
     async fn end(self) -> Result<(), Failure> {
         match self.server {
             Some(server) => server.stop().await,
@@ -151,7 +151,7 @@ impl Run {
 
     async fn connection(&self) -> Result<Option<MultiplexedConnection>, Failure> {
         let Some(url) = &self.redis else { return Ok(None) };
-        // A thousand tasks on a small machine may keep one another waiting for longer than the usual half second.
+        // On a small machine a thousand tasks may keep each other waiting for longer than the usual half second.
         let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
         let client = redis::Client::open(url.as_str())?;
         Ok(Some(client.get_multiplexed_async_connection_with_config(&patient).await?))

@@ -1,4 +1,4 @@
-//! [`Server`]: a redis-server of our own, for as long as the story runs.
+//! [`Server`]: our own redis-server, for as long as the story runs.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -10,16 +10,16 @@ use tokio::process::{Child, Command};
 
 use crate::Failure;
 
-/// What to tell a user who has no server.
+/// The message for a user without a server.
 const NO_SERVER: &str = "this needs a Redis server: pass --redis URL, or put a redis-server on the PATH \
     (apt install redis-server, brew install redis; or docker run -p 6379:6379 redis, then --redis redis://127.0.0.1:6379)";
 
-/// A redis-server on a free port of 127.0.0.1, in a folder of its own; killed when this is dropped.
+/// A redis-server on a free port of 127.0.0.1, in its own folder; killed when this is dropped.
 #[derive(Debug)]
 pub struct Server {
     url: String,
     port: u16,
-    // Dropped, hence killed, before the folder that it runs in.
+    // Dropped, and so killed, before its folder.
     process: Child,
     folder: TempDir,
 }
@@ -35,8 +35,8 @@ impl Server {
     ///
     /// Cancel safe: a server that was started is killed.
     pub async fn start() -> Result<Self, Failure> {
-        // Between finding a free port and using it another program may take it: then the server ends at once, and
-        // the next port is tried.
+        // Another program may take a free port before it is used. Then the server ends at once, and the next port is
+        // tried.
         for _ in 0..3 {
             let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
             let folder = tempfile::tempdir()?;
@@ -47,7 +47,7 @@ impl Server {
         Err("the redis-server on the PATH does not start".into())
     }
 
-    /// Where it is.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -70,8 +70,8 @@ impl Server {
         Ok(self.process.kill().await?)
     }
 
-    /// Kills the server if it runs, and starts another one on the same port. It has nothing of the data: nothing was written to
-    /// a disk.
+    /// Kills the server if it runs, and starts another one on the same port. The new one has no data: nothing was written to
+    /// disk.
     ///
     /// # Errors
     ///

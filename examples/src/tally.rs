@@ -1,4 +1,4 @@
-//! [`Outcome`] and [`Tally`]: what one task came to, and what all of them did.
+//! [`Outcome`] and [`Tally`]: the result of one task, and of all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use crate::{Failure, Waits};
 
-/// What one task came to. A worker process prints it as one line.
+/// The result of one task. A worker process prints it as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It did its work, after waiting this long for the lock; `None` when it needed no lock.
     Done(Option<Duration>),
-    /// It was turned away in good order, with this answer.
+    /// It was refused in the expected way, with this answer.
     Refused(String),
     /// It failed.
     Failed(String),
 }
 
 impl Outcome {
-    /// What an answer comes to: how long the task waited for the lock, if it needed it, or why it failed.
+    /// The outcome of an answer: how long the task waited for the lock, if it needed it, or why it failed.
     #[must_use]
     pub fn of(answer: Result<impl Into<Option<Duration>>, Failure>) -> Self {
         match answer {
@@ -54,23 +54,23 @@ impl FromStr for Outcome {
     }
 }
 
-/// What all tasks of a run came to.
+/// The results of all tasks of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// How many did their work.
     pub done: u32,
-    /// How many were turned away, by the answer they got.
+    /// How many were refused, by the answer they got.
     pub refused: BTreeMap<String, u32>,
     /// How many failed, by reason.
     pub failed: BTreeMap<String, u32>,
-    /// How long those that did their work waited for the lock.
+    /// How long the tasks that did their work waited for the lock.
     pub waits: Waits,
     /// From the start of all tasks to the end of the last.
     pub took: Duration,
 }
 
 impl Tally {
-    /// How many were turned away.
+    /// How many were refused.
     #[must_use]
     pub fn refusals(&self) -> u32 {
         self.refused.values().sum()
@@ -93,7 +93,7 @@ impl Tally {
         }
     }
 
-    /// Makes errors of the tasks that never answered, because they panicked or their process died.
+    /// Counts the tasks that never answered as errors: they panicked, or their process died.
     pub(crate) fn close(&mut self, tasks: u32) {
         let silent = tasks.saturating_sub(self.done + self.refusals() + self.errors());
         if silent > 0 {

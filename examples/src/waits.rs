@@ -15,7 +15,7 @@ impl Waits {
         self.waits.extend(waited);
     }
 
-    /// Every one of them, as they came.
+    /// All waiting times, in the order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = Duration> + '_ {
         self.waits.iter().copied()
     }

@@ -1,6 +1,8 @@
 //! The command line.
 
 use std::ffi::OsString;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -35,6 +37,24 @@ pub(crate) struct PlaceArguments {
     /// How long to wait for the connection.
     #[arg(long, global = true, default_value = "2s", value_parser = time, value_name = "TIME")]
     pub(crate) connect_timeout: Duration,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    pub(crate) certificates: CertificateArguments,
+}
+
+/// The files for TLS, as redis-cli(1) names them.
+#[cfg(feature = "tls")]
+#[derive(Args, Debug)]
+pub(crate) struct CertificateArguments {
+    /// With TLS, trust the authorities in this PEM file. By default those of the operating system.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
+    /// With TLS, show the server the certificate in this PEM file.
+    #[arg(long, global = true, requires = "key", value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of --cert, in a PEM file.
+    #[arg(long, global = true, requires = "cert", value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,20 +75,24 @@ pub(crate) enum Verb {
         /// Say that you mean it: the holder may be in the middle of its work.
         #[arg(long, required = true)]
         force: bool,
-        /// Also delete what no lock of this library looks like: a value of another client without an expiry.
-        #[arg(long)]
+        /// Of a lock that several share: take one permit, or the readers, of the holder with this label, and leave the others. It is the
+        /// oldest permit that the holder has.
+        #[arg(long, value_name = "LABEL")]
+        holder: Option<String>,
+        /// Also delete a value that does not look like a lock of this library: one of another client, without an expiry.
+        #[arg(long, conflicts_with = "holder")]
         foreign: bool,
     },
     /// Run a command under a lock, as flock(1) does.
     Run(Run),
-    /// Measure how fast locks are there.
+    /// Measure how fast locks are on this server.
     Bench(Bench),
     /// Check whether the server is fit for locks, and say what to change.
     Doctor {
-        /// In place of --url.
+        /// Use this server instead of --url.
         #[arg(value_name = "URL")]
         server: Option<String>,
-        /// Begin the names of its own locks with this: the namespace, where the user may lock nothing else.
+        /// Begin the names of the doctor's own locks with this: the namespace, if the user may lock nothing else.
         #[arg(long, value_name = "NAME")]
         prefix: Option<String>,
     },
@@ -91,7 +115,7 @@ pub(crate) struct List {
     /// Stop after this number of locks.
     #[arg(long, default_value_t = 1000, value_name = "COUNT")]
     pub(crate) limit: usize,
-    /// Look at about this number of keys of each server at most. The server is asked for 1,000 at a time (SCAN).
+    /// Examine about this number of keys of each server at most. The server is asked for 1,000 at a time (SCAN).
     #[arg(long, default_value_t = 10_000_000, value_name = "COUNT")]
     pub(crate) max_keys: u64,
 }
@@ -100,10 +124,10 @@ pub(crate) struct List {
 pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) list: List,
-    /// The time between two looks.
+    /// The time between two updates.
     #[arg(long, default_value = "1s", value_parser = time, value_name = "TIME")]
     pub(crate) interval: Duration,
-    /// End after this number of looks.
+    /// End after this number of updates.
     #[arg(long, value_name = "COUNT")]
     pub(crate) count: Option<u64>,
 }
@@ -121,9 +145,12 @@ pub(crate) struct Run {
     /// How long a command may take to end after TERM when its lock is lost. Then it is killed.
     #[arg(long, default_value = "5s", value_parser = time, value_name = "TIME")]
     pub(crate) kill_after: Duration,
-    /// What others see as the holder. By default host:process id.
+    /// The holder that others see. By default host:process id.
     #[arg(long)]
     pub(crate) label: Option<String>,
+    /// Why the lock is held, for people who examine it: at most 128 bytes.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -131,7 +158,7 @@ pub(crate) struct Run {
 
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// In place of --url.
+    /// Use this server instead of --url.
     #[arg(value_name = "URL")]
     pub(crate) server: Option<String>,
     /// How long to measure each case.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use lock_runtime::{ErrorKind, LockError};
 
-/// The server can't be reached, or can't do it (`EX_UNAVAILABLE`).
+/// The server is unreachable, or lacks what is needed (`EX_UNAVAILABLE`).
 pub(crate) const AWAY: u8 = 69;
 /// A bug, or the system lacks something (`EX_SOFTWARE`).
 const INTERNAL: u8 = 70;
@@ -14,10 +14,9 @@ const INTERNAL: u8 = 70;
 pub(crate) const LOST: u8 = 74;
 /// The lock is busy (`EX_TEMPFAIL`).
 pub(crate) const BUSY: u8 = 75;
-/// The command line is wrong; clap has the same.
+/// The command line is wrong: the code that clap uses.
 const MISUSE: u8 = 2;
 
-/// Why the program ends without success.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -37,7 +36,7 @@ impl Failure {
         Self::new(INTERNAL, error)
     }
 
-    /// Tells the user, and returns the exit code.
+    /// Prints the failure, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.text.is_empty() {
             tell(&self.text);
@@ -46,9 +45,9 @@ impl Failure {
     }
 }
 
-/// A message to the user, beside the output.
+/// Writes a message to stderr, apart from the output.
 pub(crate) fn tell(text: &dyn Display) {
-    // Without a place for messages there is nobody to tell.
+    // A failed write to stderr can't be reported anywhere.
     let _ = writeln!(anstream::stderr(), "lockctl: {text}");
 }
 
@@ -71,7 +70,7 @@ impl From<LockError> for Failure {
     }
 }
 
-/// Whoever reads the output may stop reading, as head(1) does: nobody is to be told then.
+/// The reader of the output may stop reading, as head(1) does: exit silently then.
 const NO_READER: u8 = 141;
 
 impl From<std::io::Error> for Failure {

@@ -1,6 +1,8 @@
-//! `lockctl`: who has a lock, to take it away, and to run a command under it.
+//! `lockctl`: shows who holds a lock, takes it away, and runs a command under it.
 
 mod arguments;
+#[cfg(feature = "tls")]
+mod certificates;
 mod failure;
 mod output;
 mod place;
@@ -37,7 +39,9 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::List(list) => verbs::list::run(&place, &output, &list).await,
         Verb::Who { name } => verbs::who::run(&place, &output, &name).await,
         Verb::Watch(watch) => verbs::watch::run(&place, &output, &watch).await,
-        Verb::Release { name, foreign, .. } => verbs::release::run(&place, &output, &name, foreign).await,
+        Verb::Release { name, holder, foreign, .. } => {
+            verbs::release::run(&place, &output, &name, holder.as_deref(), foreign).await
+        }
         Verb::Run(run) => verbs::run::run(&place, run).await,
         Verb::Bench(bench) => verbs::bench::run(&place, &output, &bench).await,
         Verb::Doctor { server, prefix } => verbs::doctor::run(&place, &output, server, prefix.as_deref()).await,

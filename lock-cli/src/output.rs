@@ -1,4 +1,4 @@
-//! [`Output`]: what the user reads, and what programs read.
+//! [`Output`]: results for users, and as JSON for programs.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// How results are printed. Colours go to a terminal only: anstream removes them elsewhere, and where `NO_COLOR` is set.
+/// How results are printed. Only a terminal gets colours: anstream removes them elsewhere, and when `NO_COLOR` is set.
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,
@@ -42,7 +42,7 @@ impl Output {
     }
 }
 
-/// A lock, for programs.
+/// A lock, as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Lock {
     pub(crate) name: String,
@@ -50,26 +50,33 @@ pub(crate) struct Lock {
     pub(crate) holder: Option<String>,
     /// One label for each lease.
     pub(crate) holders: Vec<String>,
+    /// The holder's note.
+    pub(crate) note: Option<String>,
+    /// How long the holder's process has wanted the lock, or held it; null if unknown.
+    pub(crate) held_ms: Option<u64>,
     pub(crate) mode: String,
-    /// Null for a lock without an end.
+    /// Null for a lock that does not expire.
     pub(crate) remaining_ms: Option<u64>,
     pub(crate) waiting: Vec<String>,
     pub(crate) forced: bool,
-    /// Nobody holds it any more; others are still kept out.
+    /// The hold has ended, but others are still kept out.
     pub(crate) rests: bool,
-    /// Its hold was given away, and nobody has adopted it yet.
+    /// The hold was given away, and has not been adopted yet.
     pub(crate) awaits_adopter: bool,
 }
 
 impl From<LockInfo> for Lock {
     fn from(info: LockInfo) -> Self {
         let remaining = (info.remaining < Duration::MAX).then_some(info.remaining);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             name: info.key,
             holder: info.holder,
             holders: info.holders,
+            note: info.note,
+            held_ms: info.held_for.map(millis),
             mode: info.mode.to_string(),
-            remaining_ms: remaining.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            remaining_ms: remaining.map(millis),
             waiting: info.waiting,
             forced: info.is_forced,
             rests: info.rests,
@@ -96,17 +103,24 @@ impl Lock {
         }
     }
 
+    pub(crate) fn note_text(&self) -> String {
+        self.note.as_deref().map_or_else(|| "-".to_owned(), clean)
+    }
+
+    pub(crate) fn held_text(&self) -> String {
+        self.held_ms.map_or_else(|| "-".to_owned(), |millis| brief(Duration::from_millis(millis)))
+    }
+
     pub(crate) fn left_text(&self) -> String {
         self.remaining_ms.map_or_else(|| "no end".to_owned(), |millis| brief(Duration::from_millis(millis)))
     }
 }
 
-/// A text from elsewhere must not steer the terminal.
+/// Control characters in other clients' texts must not reach the terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
-/// A time with one unit.
 pub(crate) fn brief(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match time.as_secs() {
@@ -130,7 +144,7 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         let last = cells.len().saturating_sub(1);
         let mut line = String::new();
         for (number, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-            // To a text this can't fail.
+            // Writing to a `String` can't fail.
             let _ = if number == last { write!(line, "{cell}") } else { write!(line, "{cell:width$}  ") };
         }
         line
@@ -144,14 +158,14 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The locks as a table.
 pub(crate) fn lock_table(locks: &[Lock]) -> String {
     let row = |lock: &Lock| {
         let waiting = if lock.waiting.is_empty() { "-".to_owned() } else { lock.waiting.len().to_string() };
-        vec![clean(&lock.name), lock.holder_text(), lock.mode.clone(), lock.left_text(), waiting]
+        let (name, mode) = (clean(&lock.name), lock.mode.clone());
+        vec![name, lock.holder_text(), lock.held_text(), mode, lock.left_text(), waiting, lock.note_text()]
     };
     let rows: Vec<Vec<String>> = locks.iter().map(row).collect();
-    table(&["NAME", "HOLDER", "MODE", "LEFT", "WAITING"], &rows)
+    table(&["NAME", "HOLDER", "HELD", "MODE", "LEFT", "WAITING", "NOTE"], &rows)
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! [`Sample`]: measured times, and what is said about them.
+//! [`Sample`]: measured times, and their summary.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Measured times.
 #[derive(Debug, Default)]
 pub(crate) struct Sample(Vec<Duration>);
 
-/// What is said about measured times, in microseconds.
+/// In microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) count: usize,
@@ -29,7 +28,7 @@ impl Sample {
     pub(crate) fn summary(mut self) -> Summary {
         self.0.sort_unstable();
         let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        // The smallest time that this percentage of all times do not exceed.
+        // The smallest time that this percentage of all times does not exceed.
         let at = |percent: usize| {
             let place = (self.0.len() * percent).div_ceil(100).saturating_sub(1);
             self.0.get(place).map_or(0, micros)

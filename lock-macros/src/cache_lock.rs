@@ -12,8 +12,7 @@ mod expand;
 mod model;
 mod parse;
 
-/// The attribute as a pure function. It never panics, and on a mistake it keeps the item as it was, so that its callers
-/// and editors go on working.
+/// The attribute as a pure function. It never panics. On a mistake it emits the item unchanged, so callers and editors keep working.
 pub(crate) fn expansion(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut mistakes = Mistakes::default();
     let written = parse::options(options, &mut mistakes);
@@ -37,13 +36,13 @@ fn of_function(written: Vec<Written>, function: &Function, mut mistakes: Mistake
         Some(lock) if mistakes.is_empty() => expand::expand(&lock, function),
         _ => {
             let errors = mistakes.into_compile_errors();
-            // What only the options use is not unused.
+            // An argument that only the options use counts as used.
             quote!(#[allow(unused_variables)] #function #errors)
         }
     }
 }
 
-/// The options go to the fns of the block, which are expanded later.
+/// Copies the options to the fns of the block, which are expanded later.
 fn of_block(written: Vec<Written>, block: &Block, mut mistakes: Mistakes) -> TokenStream {
     let inherited = model::of_block(written, block, &mut mistakes);
     let mut of_fns = block.options_of_fns().into_iter();
@@ -55,7 +54,7 @@ fn of_block(written: Vec<Written>, block: &Block, mut mistakes: Mistakes) -> Tok
     quote!(#block #errors)
 }
 
-/// On a mistake there still is a proxy, for those who name it; it locks nothing.
+/// A mistake still emits a proxy, which locks nothing: code that names it compiles.
 fn of_interface(written: Vec<Written>, interface: &Interface, mut mistakes: Mistakes) -> TokenStream {
     let mut proxy = model::proxy(written, interface, &mut mistakes);
     if !mistakes.is_empty() {

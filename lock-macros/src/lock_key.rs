@@ -9,8 +9,7 @@ mod expand;
 mod model;
 mod parse;
 
-/// The derive as a pure function. It never panics, and on a mistake it still implements the trait, so that the type's
-/// users see no further error.
+/// The derive as a pure function. It never panics. On a mistake it still implements the trait, so users of the type see no further error.
 pub(crate) fn expansion(item: TokenStream) -> TokenStream {
     let mut mistakes = Mistakes::default();
     let item = match parse::item(item, &mut mistakes) {

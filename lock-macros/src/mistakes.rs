@@ -1,9 +1,9 @@
-//! [`Mistakes`]: what is wrong with one use of a macro, told all at once.
+//! [`Mistakes`]: all that is wrong with one use of a macro, reported at once.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
-/// The mistakes found so far. A check adds to it and goes on, so that the user sees all of them in one build.
+/// The mistakes found so far. A check adds to it and goes on, so the user sees all of them in one build.
 #[derive(Default)]
 pub(crate) struct Mistakes {
     found: Option<syn::Error>,
@@ -22,7 +22,7 @@ impl Mistakes {
         }
     }
 
-    /// The value, or `None` after adding the mistake that there is instead of it.
+    /// The value, or `None` after adding the mistake.
     pub(crate) fn ok<T>(&mut self, outcome: syn::Result<T>) -> Option<T> {
         outcome.map_err(|mistake| self.add(mistake)).ok()
     }

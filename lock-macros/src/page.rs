@@ -1,19 +1,19 @@
-//! The pages of `docs/` as rustdoc has them: their links lead to each other's modules.
+//! The pages of `docs/` for rustdoc: their links lead to each other's modules.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The module of `lock-runtime` that has the pages.
+/// The module of `lock-runtime` with the pages.
 const PAGES: &str = "crate::guide";
 
-/// Rewrites the links of the page at `path`, which is `docs/` and the page's place there. A link to another page leads to that page's
-/// module. What is not published with the crate can't be reached from there: of such a link and of a picture the text is left.
+/// Rewrites the links of the page at `path`, which is `docs/` and its place there. A link to another page becomes a link to that page's
+/// module. What is not published with the crate can't be linked from there: such a link, or a picture, becomes its text.
 pub(crate) fn for_rustdoc(path: &Path, page: &str) -> String {
     let blocks = page.split("\n```").enumerate();
     let blocks = blocks.map(|(number, block)| if number % 2 == 0 { linked(path, block) } else { block.to_owned() });
     blocks.collect::<Vec<_>>().join("\n```")
 }
 
-/// Code inside of a line stays as it is.
+/// Inline code stays as it is.
 fn linked(path: &Path, text: &str) -> String {
     let mut written = String::new();
     let mut rest = text;
@@ -38,7 +38,7 @@ fn linked(path: &Path, text: &str) -> String {
     written + rest
 }
 
-/// Where the bracket that is still open at the end stands.
+/// The position of the last bracket still open.
 fn opening(text: &str) -> Option<usize> {
     let mut depth = 0;
     text.bytes().rposition(|byte| {

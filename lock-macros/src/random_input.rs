@@ -1,7 +1,7 @@
-//! Whatever is written, there is an answer, and always the same one: an expansion that is Rust, or an error that says
-//! something, beside the item as it was. The compiler's own error is of no help when a macro panics.
+//! Every input gets an answer, and always the same one: an expansion that is Rust, or a readable error next to the unchanged item. When a
+//! macro panics, the compiler's own error is of no help.
 //!
-//! `PROPTEST_CASES=200000 cargo test --release -p lock-macros random_input` looks for longer.
+//! `PROPTEST_CASES=200000 cargo test --release -p lock-macros random_input` searches longer.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ mod options;
 mod tokens;
 mod traits;
 
-/// What comes before the errors, and what these say.
+/// Splits an expansion into the tokens before the errors, and the errors' messages.
 fn split(expansion: TokenStream) -> (TokenStream, Vec<String>) {
     let tokens: Vec<TokenTree> = expansion.into_iter().collect();
     let is_error = |token: &TokenTree| matches!(token, TokenTree::Ident(name) if name == "compile_error");
@@ -42,10 +42,10 @@ fn without_marks(mut function: ImplItemFn) -> ImplItemFn {
 }
 
 fn head(mut function: ImplItemFn) -> String {
-    // The others are written inside of the braces.
+    // Inner attributes are written inside the braces.
     function.attrs.retain(|attribute| matches!(attribute.style, syn::AttrStyle::Outer));
     function.block = syn::parse_quote!({});
-    // Those of an unused argument move into the body.
+    // The attributes of an unused argument move into the body.
     for argument in &mut function.sig.inputs {
         if let FnArg::Typed(typed) = argument {
             typed.attrs.retain(|attribute| attribute.path().is_ident("cfg"));
@@ -67,7 +67,7 @@ fn check_attribute(options: &TokenStream, item: &TokenStream) -> Result<(), Test
         prop_assert_eq!(syn::parse2::<ItemImpl>(kept)?.items.len(), syn::parse2::<ItemImpl>(item.clone())?.items.len());
         return Ok(());
     }
-    // The compiler reads the item before the attribute sees it, a body too.
+    // The compiler parses the item, its body too, before the attribute sees it.
     let Ok(function) = syn::parse2::<ImplItemFn>(item.clone()) else {
         return Ok(());
     };
@@ -82,14 +82,14 @@ fn check_attribute(options: &TokenStream, item: &TokenStream) -> Result<(), Test
     Ok(())
 }
 
-/// The trait stays as it was, and its proxy has all that the trait has.
+/// The trait is unchanged, and its proxy has every member of the trait.
 fn check_interface(kept: TokenStream, told: &[String], mut interface: ItemTrait) -> Result<(), TestCaseError> {
     let comes_first = |attribute: &Attribute| {
         let is_send = attribute.meta.to_token_stream().to_string().ends_with("make (Send)");
         is_send || attribute.path().segments.last().unwrap().ident == "async_trait"
     };
     if interface.attrs.iter().any(comes_first) {
-        // The attribute moves below, and all else comes later.
+        // The attribute moves below, and everything else is expanded later.
         interface.attrs.clear();
         let mut moved: ItemTrait = syn::parse2(kept)?;
         moved.attrs.clear();
@@ -119,7 +119,7 @@ fn check_interface(kept: TokenStream, told: &[String], mut interface: ItemTrait)
     Ok(())
 }
 
-/// Without the attribute itself, and without what may be one under a condition: that is refused, and taken away.
+/// The trait without the attribute itself, and without one that may be under a condition, which is refused and removed.
 fn without_locks(mut interface: ItemTrait) -> String {
     let is_lock = |attribute: &Attribute| {
         let may_hide = attribute.path().is_ident("cfg_attr");
@@ -175,7 +175,7 @@ fn check_derive(item: &TokenStream) -> Result<(), TestCaseError> {
     let (kept, told) = split(expansion);
     prop_assert!(told.iter().all(|message| !message.is_empty()));
     if let Ok(input) = syn::parse2::<syn::DeriveInput>(item.clone()) {
-        // The compiler takes no `_` for the name of a type, but syn does.
+        // The compiler refuses `_` as the name of a type, but syn accepts it.
         if input.generics.type_params().all(|parameter| parameter.ident != "_") {
             syn::parse2::<syn::ItemImpl>(kept)?;
         }
@@ -185,7 +185,7 @@ fn check_derive(item: &TokenStream) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Every expression, as text.
+/// Collects every expression as text.
 #[derive(Default)]
 struct Expressions(Vec<String>);
 
@@ -210,7 +210,7 @@ fn each_use_of_other_tests_as_it_stands() {
     }
 }
 
-/// A use that another test has, with a token changed for each four of the bytes; and the bytes as Rust, options in the first line.
+/// A use from another test with one token changed per four bytes; and the bytes as Rust, with the options in the first line.
 #[test]
 fn fuzz_macro() {
     bolero::check!(name = "macro").for_each(|bytes: &[u8]| {
@@ -258,13 +258,13 @@ proptest! {
     }
 
     #[test]
-    fn any_value_of_an_option(text in options::option_beside_a_key()) {
+    fn any_value_of_an_option(text in options::option_after_a_key()) {
         if let Ok(options) = text.parse() {
             check_attribute(&options, &valid_fn())?;
         }
     }
 
-    /// Next to what the macro writes, it could become several.
+    /// Next to the macro's own tokens, a value could become several expressions.
     #[test]
     fn an_accepted_value_stays_one_expression(name in prop_oneof![Just("on_fail"), Just("manager")], value in options::value()) {
         if let Ok(value) = syn::parse_str::<Expr>(&value)

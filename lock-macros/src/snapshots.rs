@@ -15,7 +15,7 @@ pub(crate) fn check(expansion: TokenStream, expected: ExpectFile) {
     expected.assert_eq(&prettyplease::unparse(&syn::parse2(expansion).unwrap()));
 }
 
-/// In an impl block, so that methods are Rust too.
+/// In an impl block, because methods are Rust only there.
 fn method(expansion: &TokenStream) -> TokenStream {
     quote!(impl Shop { #expansion })
 }
@@ -64,8 +64,8 @@ fn a_fn_with_marked_arguments_and_default_prefix() {
 fn a_method_with_every_option() {
     let options = quote! {
         prefix = Self::PREFIX, key = (self.id(), order.id), timeout = "2s", expire = self.expire, linger_ms = 500,
-        renew = true, max_hold = "5m", at_least_s = 50, mode = "write", on_lost = "continue", on_busy = "replace",
-        manager = self.locks, guard = guard, fenced = token, crate = shop::locks,
+        renew = true, max_hold = "5m", at_least_s = 50, lock_delay = "5s", mode = "write", note = order.customer, on_lost = "continue",
+        on_busy = "replace", manager = self.locks, guard = guard, fenced = token, crate = shop::locks,
         on_fail = |err| Receipt::failed(err)
     };
     let item = quote! {
@@ -199,7 +199,7 @@ fn a_mistake_keeps_the_fn_without_its_marks() {
     check(cache_lock::expansion(options, item), expect_file!["snapshots/mistakes.rs"]);
 }
 
-/// In the body the argument would be the guard, or the token.
+/// In the body the guard, or the token, would take the argument's place.
 #[test]
 fn no_argument_loses_its_name_to_the_guard_or_the_token() {
     let item = quote! {
@@ -212,7 +212,7 @@ fn no_argument_loses_its_name_to_the_guard_or_the_token() {
     assert!(expansion.contains("`amount` is an argument already"), "{expansion}");
 }
 
-/// The compiler finds it out, unless part of the type is left to the compiler.
+/// The compiler finds this mistake, unless part of the type is inferred.
 #[test]
 fn a_future_behind_an_alias_is_looked_for_whatever_its_lifetime() {
     let checks = |output: TokenStream| {
@@ -250,7 +250,7 @@ fn a_derived_enum() {
     check(lock_key::expansion(item), expect_file!["snapshots/derived_enum.rs"]);
 }
 
-/// Whatever the tokens are, there is an answer: the compiler's own error is of no help when a macro panics.
+/// Every input gets an answer: when a macro panics, the compiler's own error is of no help.
 #[test]
 fn no_input_panics() {
     let items = [

@@ -1,4 +1,4 @@
-//! The expansions of traits and `impl` blocks, as those of fns in `snapshots.rs`.
+//! The expansions of traits and `impl` blocks; `snapshots.rs` has those of fns.
 
 use expect_test::expect_file;
 use quote::quote;
@@ -153,7 +153,7 @@ fn a_mistake_keeps_the_trait_and_its_proxy_without_locks() {
     check(cache_lock::expansion(quote!(proxy = LockedShop), item), expect_file!["trait_snapshots/mistakes.rs"]);
 }
 
-/// Their fns would have other locks than the options above say.
+/// Their fns would take another lock than the options above say.
 #[test]
 fn what_the_options_above_do_not_reach_is_refused() {
     let block = quote! {

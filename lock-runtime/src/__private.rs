@@ -61,6 +61,7 @@ impl ManagerRef for LockManager {
     }
 }
 
+// Not a macro: a user's compile error shows these lines.
 impl<M: ManagerRef + ?Sized> ManagerRef for &M {
     fn manager(&self) -> LockManager {
         M::manager(self)
@@ -85,7 +86,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
     }
 }
 
-/// Waits for the lock, or enters it when the running task holds it already. `None` means the current manager.
+/// Waits for the lock, or enters it when the running task already holds it. `None` means the current manager.
 ///
 /// # Errors
 ///
@@ -94,7 +95,7 @@ pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<
     options.enter(manager.map(|manager| manager.engine))
 }
 
-/// The same on the thread of a fn that is not async.
+/// Like [`enter`], on the thread of a fn that is not async.
 ///
 /// # Errors
 ///
@@ -108,7 +109,7 @@ pub fn enter_blocking(options: LockOptions, manager: Option<LockManager>) -> Res
 pub struct Returned<T>(std::marker::PhantomData<T>);
 
 impl<T> Returned<T> {
-    /// The type alone.
+    /// Names the type.
     #[must_use]
     pub const fn of() -> Self {
         Self(std::marker::PhantomData)
@@ -116,7 +117,7 @@ impl<T> Returned<T> {
 }
 
 impl<T: Future> Returned<T> {
-    /// A method of the type itself goes before that of a trait, but it is there only when `T` is a future.
+    /// A method of the type takes precedence over a trait's, but it exists only when `T` is a future.
     pub fn check(self)
     where
         T: RunsUnderTheLock,
@@ -125,7 +126,7 @@ impl<T: Future> Returned<T> {
 }
 
 impl<T: Future, E> Returned<Result<T, E>> {
-    /// The same of a future in a `Result`.
+    /// Like `check`, for a future in a `Result`.
     pub fn check_within(self)
     where
         T: RunsUnderTheLock,
@@ -143,7 +144,7 @@ pub trait NoFuture: Sized {
 
 impl<T> NoFuture for Returned<T> {}
 
-/// No future that a fn returns under another name.
+/// No type implements it, so no fn can return a future under another name.
 #[diagnostic::on_unimplemented(
     message = "this fn returns a future, which would run without the lock",
     label = "`{Self}` is a future",
@@ -154,11 +155,11 @@ pub trait RunsUnderTheLock {}
 /// The return type of the derived `write_parts`.
 pub type KeyResult = Result<(), InvalidKey>;
 
-/// The implementation that a proxy had in an `Arc` or `Rc`, when nobody else has it any more.
+/// The implementation that a proxy had in an `Arc` or `Rc`, if this is its last handle.
 ///
 /// # Panics
 ///
-/// When somebody has.
+/// When there is another handle.
 #[track_caller]
 #[expect(clippy::panic, reason = "the docs of `into_inner` say when")]
 pub fn unshared<T, P>(inner: Result<T, P>) -> T {

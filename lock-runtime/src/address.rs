@@ -1,4 +1,4 @@
-//! Where locks live on the network, as users write it.
+//! The addresses where locks live, as users write them.
 
 pub(crate) use lock_wire::{Address, Target};
 use lock_wire::{AddressError, Endpoint, Mistake, Trust};
@@ -6,16 +6,16 @@ use lock_wire::{AddressError, Endpoint, Mistake, Trust};
 use crate::LockError;
 use crate::store::redis::failure::problem;
 
-/// What a user may write.
+/// The forms of a URL.
 pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
                      unix:///path/to/socket, redis-sentinel://[user:password@]host[:port],host[:port]/master-name[/db], \
-                     rediss-sentinel://, redis-cluster://[user:password@]host[:port],host[:port], rediss-cluster://, \
+                     rediss-sentinel://, redis-cluster://[user:password@]host[:port],host[:port][/db], rediss-cluster://, \
                      redlock://[user:password@]host[:port],host[:port],host[:port][/db], redlocks://, or memory://";
 
 /// A majority of two servers is both of them: the death of either one would end the locks.
 const FEWEST: usize = 3;
 
-/// Reads a URL. What it names independently of each other is a quorum.
+/// Reads a URL. Several independent servers are a quorum.
 pub(crate) fn of_url(url: &str, trust: &Trust) -> Result<Address, LockError> {
     let address = Address::of_url(url, trust).map_err(refusal)?;
     if let Address::Independent(servers) = &address {
@@ -24,12 +24,11 @@ pub(crate) fn of_url(url: &str, trust: &Trust) -> Result<Address, LockError> {
     Ok(address)
 }
 
-/// Takes the address and the credentials from a client.
 pub(crate) fn of_client(client: &redis::Client, trust: &Trust) -> Result<Target, LockError> {
     Target::of_client(client, trust).map_err(refusal)
 }
 
-/// The servers of a quorum that have a URL each.
+/// Reads the servers of a quorum, one URL each.
 pub(crate) fn of_urls(urls: &[String], trust: &Trust) -> Result<Vec<Endpoint>, LockError> {
     check_count(urls.len())?;
     let one = |url: &String| match Address::of_url(url, trust).map_err(refusal)? {
@@ -53,7 +52,7 @@ fn check_count(servers: usize) -> Result<(), LockError> {
     Err(invalid(reason))
 }
 
-/// Refuses too few servers, and servers of which two have the same name.
+/// Refuses too few servers, and two servers with the same name.
 fn check_quorum(servers: &[Endpoint]) -> Result<(), LockError> {
     check_count(servers.len())?;
     let mut addresses: Vec<_> = servers.iter().map(Endpoint::address).collect();
@@ -72,6 +71,10 @@ fn invalid(reason: String) -> LockError {
 fn refusal(error: AddressError) -> LockError {
     match error {
         AddressError::Mistake(mistake) => LockError::setting("URL", reason(&mistake, cfg!(feature = "tls"))),
+        AddressError::TwoLogins => {
+            let reason = "the URL or the client has a user name or a password as well: leave one of the two out";
+            LockError::setting("credentials_provider", reason)
+        }
         AddressError::Unusable(server, error) => LockError::Connect { server, problem: problem(error) },
     }
 }
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_of_tls_is_told_the_feature_that_it_needs() {
+    fn a_tls_url_is_refused_with_the_feature_that_it_needs() {
         let told = |scheme: &str, has_tls| reason(&Mistake { scheme: scheme.to_owned(), problem: None }, has_tls);
         for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster", "redlocks"] {
             assert!(told(scheme, false).contains("feature `tls`"));

@@ -1,7 +1,7 @@
 //! [`Blocking`]: callers that wait on their own thread, without a runtime.
 //!
-//! The caller's thread polls what waits. The timers and the connections are driven by the thread of the keepers, whose runtime
-//! always runs. So nothing is needed of the caller's surroundings.
+//! The caller's thread polls the future. The keepers' thread, whose runtime always runs, drives the timers and the connections. So the
+//! caller needs no runtime.
 //!
 //! A thread that runs asynchronous tasks must not wait: the task that would release the lock may be one of them.
 
@@ -24,21 +24,21 @@ const MOST_BUDGET: usize = 256;
 /// A held lock around a closure.
 #[derive(Debug)]
 pub struct Blocking {
-    /// The body's guard and tokens come from it, and it runs the body.
+    /// It has the body's guard and tokens, and runs the body.
     pub held: Held,
     thread: Arc<KeeperThread>,
-    /// The runtime whose time is that of the lock. `None` where that makes no difference.
+    /// The runtime whose time the lock uses. `None` where that makes no difference.
     clock: Option<Handle>,
 }
 
 impl Blocking {
-    /// Waits for the lock on this thread. An error where this thread must not wait.
+    /// Waits for the lock on this thread. Fails on a thread that must not wait.
     pub(crate) fn enter(entry: &mut Entry, is_body: bool) -> Result<Self, LockError> {
         let key = || entry.request.key.to_string();
         if runs_tasks() {
             return Err(LockError::InAsyncTask { key: key() });
         }
-        let clock = Handle::try_current().ok().filter(|_| entry.engine.has_time_of_runtimes());
+        let clock = Handle::try_current().ok().filter(|_| !entry.engine.keeper.has_thread());
         let thread = entry.engine.thread().map_err(|error| LockError::Backend {
             key: key(),
             problem: BackendError::caused_by(format!("the thread that keeps locks can't be started: {error}"), error),
@@ -52,17 +52,17 @@ impl Blocking {
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold did not last until now.
-    pub fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
+    pub fn finish<T>(mut self, outcome: Result<T, LockError>) -> Result<T, LockError> {
         match outcome {
             Ok(value) => self.release().map(|()| value),
             Err(error) => {
-                self.held.end_lost(&error);
+                self.held.guard.span.end(Some(&error));
                 Err(error)
             }
         }
     }
 
-    /// It stands apart from the generic fn, which each user's crate compiles again.
+    /// Not part of the generic fn, which each user's crate compiles again.
     fn release(self) -> Result<(), LockError> {
         let Self { held, thread, clock } = self;
         thread.block_on(with_clock_of(clock, async { held.release().await }))
@@ -75,7 +75,7 @@ impl Blocking {
 /// only by a panic, or by this: each poll of a task has a budget, and code that may wait has none. A future in `unconstrained` has none
 /// either: there tokio's own check panics when this thread begins to wait.
 fn runs_tasks() -> bool {
-    // The executors of the futures crate can't be entered twice on a thread. They may run on a thread that knows a runtime of tokio.
+    // The executors of the futures crate can't be entered twice on a thread. They may run on a thread that is inside of a tokio runtime.
     if futures_executor::enter().is_err() {
         return true;
     }
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_polls_tasks_is_told_from_one_that_may_wait() {
+    fn a_thread_that_polls_tasks_differs_from_one_that_may_wait() {
         assert!(!runs_tasks());
         assert!(futures_executor::block_on(async { runs_tasks() }), "another executor");
         let runtime = runtime();
         let entered = runtime.enter();
         assert!(!runs_tasks(), "the runtime is only named here");
-        assert!(futures_executor::block_on(async { runs_tasks() }), "another executor beside a runtime");
+        assert!(futures_executor::block_on(async { runs_tasks() }), "another executor inside a runtime");
         drop(entered);
         runtime.block_on(async {
             assert!(runs_tasks(), "the root of a runtime");

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use lock_wire::Trust;
+#[cfg(feature = "credentials")]
+use futures_util::TryStreamExt as _;
+use lock_wire::{Provider, Trust};
 
 use crate::settings::Settings;
 
@@ -30,6 +32,7 @@ pub struct Builder {
     settings: Settings,
     server: Option<Server>,
     trust: Trust,
+    provider: Option<Provider>,
 }
 
 #[derive(Clone)]
@@ -39,7 +42,7 @@ enum Server {
     Quorum(Vec<String>),
 }
 
-/// Does not show the URL: it may hold a password.
+/// Hides the URL, which may hold a password.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -58,8 +61,8 @@ impl Builder {
     ///   name. The credentials are for the servers; a sentinel that asks for credentials gets the same.
     /// - `redis-cluster://[user:password@]host[:6379],…`: the masters of a cluster. The URL names some nodes of the
     ///   cluster.
-    /// - `redlock://[user:password@]host[:port],host[:port],host[:port][/db]`: a majority of independent servers, as
-    ///   [`quorum`](Self::quorum) takes them, for servers with the same user.
+    /// - `redlock://[user:password@]host[:port],host[:port],host[:port][/db]`: a majority of independent servers with the same user, as
+    ///   with [`quorum`](Self::quorum).
     /// - `memory://`: this process, as with [`in_memory`](Self::in_memory).
     ///
     /// `rediss://`, `valkeys://`, `rediss-sentinel://`, `rediss-cluster://` and `redlocks://` are the same over TLS, to
@@ -80,9 +83,9 @@ impl Builder {
         self
     }
 
-    /// A client of the `redis` crate. The manager uses its address and its credentials, and makes connections of its own. The
-    /// certificates of such a client can't be read: [`connect`](Self::connect) refuses a client that has any, unless
-    /// `tls` gives them (a method of the feature of that name).
+    /// A client of the `redis` crate. The manager uses its address and credentials, and opens its own connections. It can't read the
+    /// client's certificates: [`connect`](Self::connect) refuses a client that has any, unless `tls` sets them again (a method of the
+    /// feature of that name).
     ///
     /// The last call of `url`, `client` and `quorum` counts.
     ///
@@ -98,9 +101,9 @@ impl Builder {
         self
     }
 
-    /// How to speak TLS to all servers and sentinels: which certificates they may have, and which this side has. By default the
-    /// certificates of the operating system count, or those in the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. These are read
-    /// again when a server is not trusted; the settings given here stay. It has no effect where the URL asks for no TLS.
+    /// The TLS settings for all servers and sentinels: which certificates to trust, and which to present. By default the manager trusts the
+    /// certificates of the operating system, or those in the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. It reads these again when
+    /// it does not trust a server; the settings given here stay. They have no effect where the URL does not ask for TLS.
     ///
     /// ```no_run
     /// # use lock_runtime::LockManager;
@@ -118,6 +121,59 @@ impl Builder {
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls(mut self, config: impl Into<std::sync::Arc<crate::rustls::ClientConfig>>) -> Self {
         self.trust = Trust::in_config(config.into());
+        self
+    }
+
+    /// A source of the user name and the password, for credentials that change while the manager runs: IAM or Entra ID tokens, secrets that
+    /// Vault rotates. The trait is the `redis` crate's, so existing providers work.
+    ///
+    /// Each new connection to a server uses the newest credentials. When newer ones arrive, the manager sends `AUTH` on all connections.
+    /// Holds and waiters go on. A sentinel gets the credentials if it asks for them. An empty user name means `default`.
+    ///
+    /// The provider runs on its own thread, with tokio's I/O and timers. The manager subscribes once, and again:
+    ///
+    /// - when it fails, panics, or its stream ends without credentials: after a pause of 100 ms to 5 s,
+    /// - when a server refuses the newest credentials.
+    ///
+    /// The last credentials stay in use until then. The first must arrive within three quarters of the
+    /// [`connect_timeout`](Self::connect_timeout); requests wait for them.
+    ///
+    /// The URL or the client must have no user name and no password: [`connect`](Self::connect) refuses them with
+    /// [`InvalidSetting`](crate::LockError::InvalidSetting). When a connection needs credentials and there are none, or the server refuses
+    /// them, `connect` fails with [`Connect`](crate::LockError::Connect), and a request fails with [`Backend`](crate::LockError::Backend)
+    /// at its timeout. Both errors have the provider's or the server's text. The provider has no effect on locks in this process.
+    ///
+    /// ```no_run
+    /// # use std::{pin::Pin, time::Duration};
+    /// use futures_util::{Stream, stream};
+    /// use lock_runtime::redis::{BasicAuth, RedisResult, StreamingCredentialsProvider};
+    /// # use lock_runtime::{LockError, LockManager};
+    ///
+    /// /// An agent writes the password of the user `locks` to this file, again and again.
+    /// struct PasswordFile(&'static str);
+    ///
+    /// impl StreamingCredentialsProvider for PasswordFile {
+    ///     fn subscribe(&self) -> Pin<Box<dyn Stream<Item = RedisResult<BasicAuth>> + Send + 'static>> {
+    ///         let file = self.0;
+    ///         Box::pin(stream::unfold(Duration::ZERO, move |pause| async move {
+    ///             tokio::time::sleep(pause).await;
+    ///             let read = std::fs::read_to_string(file);
+    ///             let login = read.map(|password| BasicAuth::new("locks".to_owned(), password.trim().to_owned()));
+    ///             Some((login.map_err(Into::into), Duration::from_secs(10)))
+    ///         }))
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let provider = PasswordFile("/run/secrets/redis");
+    /// let locks = LockManager::builder().url("redis://10.0.1.1").credentials_provider(provider).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "credentials")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "credentials")))]
+    pub fn credentials_provider(mut self, provider: impl redis::StreamingCredentialsProvider + 'static) -> Self {
+        let login = |given: redis::BasicAuth| lock_wire::Login::new(given.username(), given.password());
+        self.provider = Some(Provider::new(move || Box::pin(provider.subscribe().map_ok(login))));
         self
     }
 
@@ -161,8 +217,8 @@ impl Builder {
         self
     }
 
-    /// The first part of every lock's name, `namespace:prefix:key`. It keeps apart the services that share a Redis. By
-    /// default names have no namespace.
+    /// The first part of every lock's name, `namespace:prefix:key`. It separates services that share a Redis. By default names have no
+    /// namespace.
     ///
     /// A namespace that is empty, or contains a blank, a control character or a brace, is refused with
     /// [`InvalidSetting`](crate::LockError::InvalidSetting).
@@ -179,7 +235,7 @@ impl Builder {
         self
     }
 
-    /// The name of this manager, which the errors of its waiters show. At most 255 bytes. By default `host:process id`.
+    /// The name of this manager, which the errors of waiters show as the holder. At most 255 bytes. By default `host:process id`.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -223,10 +279,30 @@ impl Builder {
         self
     }
 
+    /// The longest hold of a request that sets no [`max_hold`](crate::LockRequest::max_hold); then its body is stopped. By default there is
+    /// no limit. From 10 ms to one year.
+    ///
+    /// The manager renews a lease for as long as its body runs, even if the body hangs. This setting bounds how long such a body blocks
+    /// others. A request whose work takes longer sets its own `max_hold`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+    /// let locks = LockManager::builder().default_max_hold(Duration::from_secs(60)).in_memory();
+    /// let stuck = locks.lock("import", &7).run(std::future::pending::<()>()).await;
+    /// assert!(matches!(stuck, Err(LockError::Lost { max_hold: Some(_), .. })));
+    /// # }
+    /// ```
+    pub fn default_max_hold(mut self, max_hold: Duration) -> Self {
+        self.settings.default_max_hold = Some(max_hold);
+        self
+    }
+
     /// How long one command may take before the manager doubts its connection. A single try waits for its answer this
     /// long. By default 500 ms. From 1 ms to one hour.
     ///
-    /// For a server that is farther away than 400 ms it must be longer than one and a half round trips.
+    /// For a server with a round trip beyond 400 ms it must be longer than one and a half round trips.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -242,8 +318,7 @@ impl Builder {
     /// How long [`connect`](Self::connect) may take: two round trips to the server, three with TLS, four with
     /// sentinels. By default 2 s. From 1 ms to one hour.
     ///
-    /// When a connection breaks later, the manager connects again in the background. Such an attempt is given up after
-    /// four times this long.
+    /// When a connection breaks later, the manager reconnects in the background. It gives up an attempt after four times this long.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -255,17 +330,17 @@ impl Builder {
         self
     }
 
-    /// After how much time without a server an acquire fails at once, whatever its timeout. By default never: each request
-    /// waits for the server until its own timeout.
+    /// How long the server must be unreachable before an acquire fails at once, whatever its timeout. By default never: each request waits
+    /// for the server until its own timeout.
     ///
-    /// When the server was unreachable for `after`, requests that need it get [`Backend`](crate::LockError::Backend) without
-    /// waiting, and requests that wait already get it, too. Each of them has the manager connect again in the background. So
-    /// locks can be had as soon as the server is back. A task that waits for a hold in its own process waits on: the lock may
-    /// be handed over without a server. Holds are not touched.
+    /// Once the server has been unreachable for `after`, requests that need it fail with [`Backend`](crate::LockError::Backend) at once,
+    /// and so do those that already wait. Each of them makes the manager reconnect in the background, so locks are available as soon as the
+    /// server is back. A task that waits for a hold in its own process goes on waiting: the lock may be handed over without a server. Holds
+    /// are not affected.
     ///
-    /// A server that was not needed for a while is tried first. A server that accepts connections and does not answer is
-    /// unreachable from the first command that it leaves unanswered. Zero fails each request that finds no connection and
-    /// whose attempt to connect fails. It has no effect on locks in this process.
+    /// A server that was idle for a while is tried first. A server that accepts connections and does not answer counts as unreachable from
+    /// the first command that it leaves unanswered. Zero fails each request that finds no connection and can't make one. The setting has no
+    /// effect on locks in this process.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -278,8 +353,8 @@ impl Builder {
         self
     }
 
-    /// How many replicas must confirm a grant, or a longer lease, before it counts (`WAIT`). It is for a server that
-    /// may fail over to one of these replicas. By default none; then nothing is sent.
+    /// How many replicas must confirm a grant, or a longer lease, before it counts (`WAIT`). It is for a server that may fail over to one
+    /// of these replicas. By default none, and no `WAIT` is sent.
     ///
     /// When too few replicas confirm within `timeout`, acquiring fails with
     /// [`TooFewReplicas`](crate::LockError::TooFewReplicas). A held lease that is not confirmed again ends at its deadline.
@@ -289,7 +364,8 @@ impl Builder {
     /// [`command_timeout`](Self::command_timeout) is refused. A request with less time left waits for the replicas only
     /// for that time; a single try has the command timeout.
     ///
-    /// It is not supported for a cluster or a quorum. `docs/topologies.md` says what is still not promised.
+    /// In a cluster each master has its own replicas. A quorum has none, and refuses this setting. `docs/topologies.md` says what is still
+    /// not promised.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -302,8 +378,8 @@ impl Builder {
         self
     }
 
-    /// How much longer the server keeps a lease than its holder believes: time for the last effects of a late holder.
-    /// It delays others only after a crash. By default zero, at most one hour.
+    /// How much longer the server keeps a lease than its holder assumes: time for the last effects of a late holder. It delays others only
+    /// after a crash. By default zero, at most one hour.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -338,7 +414,7 @@ impl Builder {
         self
     }
 
-    /// How long [`LockManager::shutdown`](crate::LockManager::shutdown) lets running holds end by themselves. By default 5 s.
+    /// How long [`LockManager::shutdown`](crate::LockManager::shutdown) waits for running holds to end by themselves. By default 5 s.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -351,7 +427,7 @@ impl Builder {
         self
     }
 
-    /// A hold that lasts for this long is told by one event of level `WARN`. By default 60 s. `Duration::MAX` tells of none.
+    /// How long a hold lasts before the manager logs one event of level `WARN`. By default 60 s. `Duration::MAX` turns it off.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -364,10 +440,9 @@ impl Builder {
         self
     }
 
-    /// For how long a lock is kept after a hold for the next hold here, when a request says nothing else. By default zero:
-    /// each lock is released at once. At most 2 s. It is refused on a quorum. It has no effect on permits, and on
-    /// readers with `renew(false)`, `max_hold` or `at_least`. See
-    /// [`LockRequest::linger`](crate::LockRequest::linger).
+    /// How long this process keeps a lock after a hold, for its next hold, when the request sets no `linger`. By default zero: each lock is
+    /// released at once. At most 2 s. A quorum refuses it. It has no effect on permits, nor on readers with `renew(false)`, `max_hold` or
+    /// `at_least`. See [`LockRequest::linger`](crate::LockRequest::linger).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -380,8 +455,23 @@ impl Builder {
         self
     }
 
-    /// How many locks this manager keeps at once without a hold. By default 10,000. One more, and the lock that was not used
-    /// for the longest time is released. Zero keeps none.
+    /// How long a lock rests after a body that was dropped before its end, when the request sets no `lock_delay`. By default zero: the lock
+    /// is released at once. It has no effect on guards and on readers. At most one year. See
+    /// [`LockRequest::lock_delay`](crate::LockRequest::lock_delay).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // A write of this service arrives within 5 s, or not at all.
+    /// let builder = LockManager::builder().default_lock_delay(Duration::from_secs(5));
+    /// ```
+    pub fn default_lock_delay(mut self, delay: Duration) -> Self {
+        self.settings.default_lock_delay = delay;
+        self
+    }
+
+    /// How many locks this manager keeps without a hold. By default 10,000. Beyond that it releases the one that was unused for the longest
+    /// time. Zero keeps none.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -393,9 +483,9 @@ impl Builder {
         self
     }
 
-    /// How many tasks of this manager may wait at the same time, for all keys together. The next task is refused at
-    /// once, with [`TooManyWaiters`](crate::LockError::TooManyWaiters). By default 1,000,000. Each waiting task costs about 1
-    /// KiB beside the task itself. Zero is refused.
+    /// How many tasks of this manager may wait at the same time, for all keys together. The next task is refused at once, with
+    /// [`TooManyWaiters`](crate::LockError::TooManyWaiters). By default 1,000,000. Each waiting task costs about 1 KiB on top of the task
+    /// itself. Zero is refused.
     ///
     /// ```
     /// # use lock_runtime::LockManager;

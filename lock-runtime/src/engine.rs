@@ -1,5 +1,4 @@
-//! [`Engine`]: the inside of one manager, which is the core that its tasks share, and the keeper that does its
-//! background work.
+//! [`Engine`]: the inside of one manager: the core that its tasks share, and the keeper that does its background work.
 
 use std::fmt;
 use std::io;
@@ -13,7 +12,7 @@ use crate::keeper::thread::KeeperThread;
 use crate::local::{self, Core, Hold, Schedule};
 use crate::lock::ResolvedRequest;
 use crate::mutex::Mutex;
-use crate::observe;
+use crate::observe::{self, metrics};
 use crate::opaque::Opaque;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
@@ -23,8 +22,9 @@ use crate::token::{Process, Token};
 /// Wires up one manager, and shuts it down.
 pub(crate) struct Engine {
     core: Arc<Core>,
-    keeper: Arc<Keeper>,
-    /// The thread for callers that wait on their own threads. It is made for the first of them, and kept.
+    /// For locks in this process it has no thread: they use the time of their callers' runtimes.
+    pub(crate) keeper: Arc<Keeper>,
+    /// The thread for callers that block. The first of them starts it, and it is kept.
     thread: Mutex<Option<Arc<KeeperThread>>>,
 }
 
@@ -53,41 +53,35 @@ impl Engine {
         &self.core
     }
 
-    /// Whether the time of its locks is that of the runtimes that use them: the locks are in this process.
-    pub(crate) fn has_time_of_runtimes(&self) -> bool {
-        !self.keeper.has_thread()
-    }
-
-    /// The thread that drives what callers on other threads wait for.
+    /// The thread that drives timers and connections for callers that block.
     pub(crate) fn thread(&self) -> io::Result<Arc<KeeperThread>> {
-        // Not that of a parent of this process: a fork has no threads.
+        // Not that of a parent process: a fork has no threads.
         let thread = KeeperThread::shared()?;
         *self.thread.lock() = Some(Arc::clone(&thread));
         Ok(thread)
     }
 
-    /// Waits for the lock of `request`.
     pub(crate) fn acquire(&self, request: &ResolvedRequest) -> impl Future<Output = Result<Hold, LockError>> {
         self.keeper.start(&self.core);
-        local::acquire(&self.core, request)
+        let is_part = request.is_part() && request.is_try();
+        metrics::wait(request.prefix(), is_part, local::acquire(&self.core, request))
     }
 
-    /// Adopts the lock of `ticket`.
     pub(crate) fn adopt(
         &self,
         request: &ResolvedRequest,
         ticket: &Token,
     ) -> impl Future<Output = Result<Hold, LockError>> {
         self.keeper.start(&self.core);
-        local::adopt(&self.core, request, ticket)
+        metrics::wait(request.prefix(), false, local::adopt(&self.core, request, ticket))
     }
 
-    /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for this
-    /// call. So this call does not wait for these bodies; they go on after it.
+    /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for this call, so it does not
+    /// wait for them; they continue after it.
     pub(crate) async fn shutdown(&self, own: &[Arc<str>]) {
         let core = &self.core;
         if core.is_inherited() {
-            // In a child after a fork, everything that could be released belongs to the parent.
+            // In a forked child, everything that could be released belongs to the parent.
             return;
         }
         if let Some(key) = own.first() {
@@ -120,7 +114,7 @@ impl Engine {
     }
 }
 
-/// Guards may outlive their manager. What lingers does not.
+/// Guards may outlive their manager. Lingering leases do not.
 impl Drop for Engine {
     fn drop(&mut self) {
         self.core.close_lingering();

@@ -1,8 +1,4 @@
-//! [`Entry`]: from a request to a guard or a held body. A lock that the running task holds already is entered again.
-
-use std::sync::Arc;
-
-use tokio::sync::OwnedMutexGuard;
+//! [`Entry`]: turns a request into a guard or a held body. A lock that the running task already holds is re-entered.
 
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
@@ -14,33 +10,33 @@ use crate::observe::{HoldSpan, Path, WaitSpan};
 use crate::opaque::Opaque;
 use crate::scope::Frame;
 use crate::token::Token;
+use crate::turns::Turn;
 use crate::{LockError, LockGuard, scope, surroundings};
 
 mod key_set;
 
 pub(crate) use key_set::KeySet;
 
-/// A request and its manager. The futures that wait borrow the entry: each move of it would take room in all these
-/// futures.
+/// A request and its manager. The futures that wait borrow the entry: each move of it would make them larger.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) engine: Opaque<Engine>,
     pub(crate) request: ResolvedRequest,
-    /// The requests for several keys. Then `request` is the first that was given.
+    /// The requests for several keys. `request` is then the first key as given.
     pub(crate) set: Option<Box<KeySet>>,
 }
 
 impl Entry {
-    /// Waits for the lock. A body (`is_body`) enters the hold that an outer body has already; a guard would wait for itself.
+    /// Waits for the lock. A body (`is_body`) enters the hold of an outer body; a guard would wait for itself.
     pub(crate) async fn enter(&mut self, is_body: bool) -> Result<Held, LockError> {
         surroundings::check()?;
-        // The shutdown waits for an outer body, and so for what is asked for inside of it.
+        // A shutdown waits for an outer body, and so for the requests inside of it.
         if scope::is_inside(self.engine.core()) {
             self.request.is_inside = true;
             self.set.iter_mut().for_each(|set| set.requests.iter_mut().for_each(|request| request.is_inside = true));
         }
         let Self { engine, request, .. } = &*self;
-        // What most callers don't need is boxed: it takes no room in what they wait for.
+        // Rare cases are boxed: they take no space in the future of the common case.
         if let Some(set) = &self.set {
             return Box::pin(self.enter_all(set, is_body)).await;
         }
@@ -61,7 +57,7 @@ impl Entry {
         Ok(Held::new(LockGuard::with_span(Locked::Held(hold), span), request.body, None))
     }
 
-    /// The innermost body of this task that holds the lock of `request`. An error when its hold can't be entered.
+    /// The innermost body of this task that holds the lock of `request`. Fails when the request can't enter its hold.
     fn find_outer(&self, request: &ResolvedRequest, is_body: bool) -> Result<Option<Frame>, LockError> {
         let outer = Frame::find(|hold| hold.is_of(self.engine.core(), &request.key));
         let covers = outer.as_ref().is_none_or(|outer| outer.hold().covers(request.share));
@@ -71,7 +67,6 @@ impl Entry {
         Err(LockError::AlreadyHeld { key: request.key.to_string(), wants_more: !covers })
     }
 
-    /// Enters the hold of an outer body.
     async fn reenter(&self, outer: Frame) -> Result<Held, LockError> {
         let span = WaitSpan::begin(&self.request.key, self.request.prefix());
         let entering = self.borrow(&outer);
@@ -80,7 +75,7 @@ impl Entry {
         Ok(held)
     }
 
-    /// Borrows the hold of an outer body. Joined calls have it one after another.
+    /// Borrows the hold of an outer body. Joined calls take turns.
     async fn borrow(&self, outer: &Frame) -> Result<Held, LockError> {
         let request = &self.request;
         let give_up = Deadline::after(request.timeout);
@@ -88,39 +83,39 @@ impl Entry {
         let by = Deadline::after(answer_time(give_up.remaining(), self.engine.core().settings().command_timeout));
         let handle = outer.hold().borrow(request.fenced, by).await?;
         handle.confirm_for(request, by).await?;
-        // The body starts without another wait. A call that failed, or was dropped, keeps nobody out.
+        // Only now, as nothing waits any more before the body: a call that failed, or was dropped, must not keep others out.
         handle.keep_out(request, Moment::now());
         let guard = LockGuard::with_span(Locked::Borrowed(handle), HoldSpan::default());
         Ok(Held::new(guard, request.body, turn))
     }
 
-    /// The turn among the calls that are joined in an outer body.
+    /// Waits for this call's turn among those that are joined in an outer body.
     async fn wait_for_siblings(
         &self,
         outer: &Frame,
         request: &ResolvedRequest,
         give_up: Deadline,
-    ) -> Result<Option<OwnedMutexGuard<()>>, LockError> {
+    ) -> Result<Option<Turn>, LockError> {
         // Readers inside a reader need not exclude each other.
         if outer.hold().is_of_reader() {
             return Ok(None);
         }
-        let inner = outer.inner();
-        if let Ok(turn) = Arc::clone(&inner).try_lock_owned() {
+        let turns = outer.turns();
+        if let Some(turn) = turns.try_take() {
             return Ok(Some(turn));
         }
-        tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map(Some).map_err(|_| {
+        tokio::time::timeout(give_up.remaining(), turns.take()).await.map(Some).map_err(|_| {
             let core = self.engine.core();
             let (key, holder) = (request.key.to_string(), Some(core.settings().label.clone()));
-            let waited = request.timeout;
-            let error = LockError::Timeout { key, waited, holder, held_here: true, frees_in: None, rests: false };
+            let (waited, note) = (request.timeout, core.note_here(&request.key));
+            let error = LockError::Timeout { key, waited, holder, note, held_here: true, frees_in: None, rests: false };
             core.note_timeout(request, waited, &error, None);
             error
         })
     }
 }
 
-/// Waits inside of `span`, if there is one. Then the hold has a span, too.
+/// Waits inside of `span`, if there is one. Then the hold also has a span.
 async fn wait_inside<T>(
     span: Option<WaitSpan>,
     request: &ResolvedRequest,
@@ -132,10 +127,9 @@ async fn wait_inside<T>(
     let path = outcome.as_ref().map(path_of);
     span.end(path);
     let path = path.ok().flatten();
-    Ok((outcome?, HoldSpan::begin(&request.key, request.prefix(), path)))
+    Ok((outcome?, HoldSpan::begin(&request.key, request.prefix(), request.note(), path)))
 }
 
-/// Adopts the lock of `ticket`.
 pub(crate) async fn adopt(engine: &Engine, request: &ResolvedRequest, ticket: &Token) -> Result<LockGuard, LockError> {
     let span = WaitSpan::begin(&request.key, request.prefix());
     let path = |hold: &Hold| Some(hold.handle().path());

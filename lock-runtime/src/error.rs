@@ -16,7 +16,7 @@ use std::time::Duration;
 /// fn status(error: &LockError) -> u16 {
 ///     match error {
 ///         LockError::Timeout { .. } => 409,               // Busy: the user may try again.
-///         LockError::Lost { forced: true, .. } => 409,    // Somebody took it, as with `on_busy = "replace"`.
+///         LockError::Lost { forced: true, .. } => 409,    // It was taken away, as with `on_busy = "replace"`.
 ///         LockError::Backend { .. } => 503,               // Redis can't be asked.
 ///         _ => 500,                                       // `kind` has all of them.
 ///     }
@@ -26,7 +26,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else held the lock for the whole timeout. Try again later, or say that the thing is busy.
+    /// Another holder had the lock for the whole timeout. Try again later, or tell the user that it is busy.
     #[non_exhaustive]
     Timeout {
         /// The lock's name in Redis.
@@ -36,20 +36,21 @@ pub enum LockError {
         /// The label of the manager that holds the lock (by default its host and process id). `None` when it is not
         /// known.
         holder: Option<String>,
-        /// Whether this same process had the lock: a task of it may have waited for itself. Two other reasons: the lock rests, or
-        /// readers of this process hold it, a writer waits, and the request is a reader.
+        /// What the holder says of itself: its [`note`](crate::LockRequest::note), as in [`LockInfo::note`](crate::LockInfo::note).
+        note: Option<String>,
+        /// Whether this process had the lock: a task of it may have waited for itself. Or the lock rests, or the request is a reader behind
+        /// a waiting writer while readers of this process hold the lock.
         held_here: bool,
-        /// When the holder's lease ends unless the holder renews it, or when the rest ends. `None` where that is not known: a hold
-        /// of this process may be renewed.
+        /// How long the holder's lease lasts unless the holder renews it, or how long the lock rests. `None` where that is not known: a
+        /// hold of this process may be renewed.
         frees_in: Option<Duration>,
         /// Whether the lock rests: its hold has ended, and others are still kept out for its
-        /// [`at_least`](crate::LockRequest::at_least).
+        /// [`at_least`](crate::LockRequest::at_least) or [`lock_delay`](crate::LockRequest::lock_delay).
         rests: bool,
     },
 
-    /// The waiter limit is reached. The error comes at once, and nothing is left in Redis. Shed the load, or allow more
-    /// waiters with [`Builder::max_waiters`](crate::Builder::max_waiters) and
-    /// [`max_waiters_per_key`](crate::Builder::max_waiters_per_key).
+    /// The waiter limit is reached. The request fails at once and leaves nothing in Redis. Shed load, or allow more waiters with
+    /// [`Builder::max_waiters`](crate::Builder::max_waiters) and [`max_waiters_per_key`](crate::Builder::max_waiters_per_key).
     #[non_exhaustive]
     TooManyWaiters {
         /// The lock's name in Redis.
@@ -64,18 +65,18 @@ pub enum LockError {
     Lost {
         /// The lock's name in Redis.
         key: String,
-        /// Whether the work was done when the loss was found: the body ran to its end, or the guard was released (`true`). `false`: the
-        /// body was dropped, or had not begun, or the loss was found before the end, as by [`LockGuard::extend`](crate::LockGuard::extend).
-        /// What a body returned that ran to its end is dropped: it was partly unprotected.
+        /// Whether the work was done when the loss was found: the body ran to its end, or the guard was released (`true`). Then the body's
+        /// value is dropped, since it was partly unprotected. `false`: the body was dropped, or had not begun, or the loss was found before
+        /// the end, as by [`LockGuard::extend`](crate::LockGuard::extend).
         completed: bool,
-        /// Whether somebody took the lock away, as far as this process was told: by
+        /// Whether the lock was taken away, as far as this process knows: by
         /// [`force_release`](crate::LockManager::force_release), or with [`OnBusy::Replace`](crate::OnBusy::Replace).
         forced: bool,
         /// The longest hold that the request allowed, if the lock was lost because that time was over
         /// ([`LockRequest::max_hold`](crate::LockRequest::max_hold)).
         max_hold: Option<Duration>,
-        /// Whether it was a ticket that gives no lock any more, and nothing ran under it here
-        /// ([`adopt`](crate::LockManager::adopt), [`release_ticket`](crate::LockManager::release_ticket)).
+        /// Whether a ticket was no longer valid, so that nothing ran under it here ([`adopt`](crate::LockManager::adopt),
+        /// [`release_ticket`](crate::LockManager::release_ticket)).
         ticket: bool,
     },
 
@@ -83,7 +84,7 @@ pub enum LockError {
     /// [`LockManager::scope`](crate::LockManager::scope).
     NotInstalled,
 
-    /// [`LockManager::install`](crate::LockManager::install) was called, but the process has a default manager already.
+    /// [`LockManager::install`](crate::LockManager::install) was called, but the process already has a default manager.
     AlreadyInstalled,
 
     /// The value can't name a lock.
@@ -104,9 +105,9 @@ pub enum LockError {
         reason: String,
     },
 
-    /// This same task already holds the lock, inside a body that runs under it: waiting for it would never end. Use
-    /// `run` (or the attribute), which enters the lock that its task already holds. A reader, or the holder of a permit, can't
-    /// get more from inside: ask for the lock alone, or for one of fewer permits, outside of that body.
+    /// This same task already holds the lock, inside a body that runs under it: waiting for it would never end. Use `run` (or the
+    /// attribute), which enters the lock that its task already holds. A reader, or the holder of a permit, can't get more from inside:
+    /// acquire the exclusive lock, or one of fewer permits, outside of that body.
     #[non_exhaustive]
     AlreadyHeld {
         /// The lock's name in Redis.
@@ -115,9 +116,8 @@ pub enum LockError {
         wants_more: bool,
     },
 
-    /// A thread was to wait for the lock, by a fn that is not async, `acquire_blocking` or `run_blocking`. But this thread runs
-    /// async tasks, and all of them would stand still; one of them may be the task that holds the lock. Write an async fn, or call it
-    /// inside of `tokio::task::spawn_blocking`.
+    /// A fn that is not async, `acquire_blocking` or `run_blocking` was called on a thread that runs async tasks. Waiting would stop all of
+    /// them, perhaps even the one that holds the lock. Write an async fn, or call it inside of `tokio::task::spawn_blocking`.
     #[non_exhaustive]
     InAsyncTask {
         /// The lock's name in Redis.
@@ -138,7 +138,7 @@ pub enum LockError {
         wanted: u32,
     },
 
-    /// Redis could not be asked, or could not do it. Whether the lock is free is unknown.
+    /// Redis could not be reached, or could not execute the command. Whether the lock is free is unknown.
     #[non_exhaustive]
     Backend {
         /// The lock's name in Redis.
@@ -172,8 +172,8 @@ pub enum LockError {
     },
 }
 
-/// The cause of what went wrong between this process and the server. The `problem` is not the source as well: its text stands in
-/// this error's text, and a chain of errors would print it twice.
+/// The source is the cause of the `problem`, not the `problem` itself: its text is part of this error's text, and a chain of errors would
+/// print it twice.
 impl Error for LockError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -184,12 +184,11 @@ impl Error for LockError {
 }
 
 impl LockError {
-    /// A setting with this name is out of its bounds.
     pub(crate) fn setting(setting: &'static str, reason: impl Into<String>) -> Self {
         Self::InvalidSetting { setting, reason: reason.into() }
     }
 
-    /// What a caller can do about this error: one kind for several variants. A `match` on it needs an arm for kinds to come.
+    /// What a caller can do about this error: one kind for several variants. A `match` on it needs an arm for future kinds.
     ///
     /// ```
     /// use lock_runtime::{ErrorKind, LockError};
@@ -246,12 +245,11 @@ impl LockError {
         }
     }
 
-    /// After how much time the lock is free if its holder has crashed, where the store told: the rest of the holder's lease. A holder
-    /// that lives may release the lock sooner, or renew its lease. So another try makes sense sooner, too. Of a lock that rests for its
-    /// `at_least` it is the time until the next run may begin.
+    /// After how much time the lock is free if its holder has crashed: the rest of the holder's lease, if the store reported it. A live
+    /// holder may release the lock sooner, or renew its lease, so a retry makes sense sooner, too. For a lock that rests for its `at_least`
+    /// it is the time until the next run may begin.
     ///
-    /// Over Redis a single try is not told this of a lock that one task holds alone: to read the rest of the lease would be one more
-    /// command.
+    /// Over Redis a single try does not learn this of an exclusive lock: it would take one more command to read the rest of the lease.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -280,7 +278,7 @@ impl LockError {
     /// ```
     /// use lock_runtime::LockError;
     ///
-    /// /// A busy lock wakes nobody up at night.
+    /// /// A busy lock is no reason for a call at night.
     /// fn log_level(error: &LockError) -> &'static str {
     ///     if error.is_timeout() { "info" } else { "error" }
     /// }
@@ -311,13 +309,13 @@ impl LockError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Somebody else holds the lock: try again later, or tell the user.
+    /// Another holder has the lock: try again later, or tell the user.
     Busy,
     /// This process has too much to do: shed load.
     Overloaded,
-    /// The lock was held and lost: look at what was done before you repeat it.
+    /// The lock was held and lost: check what was done before you repeat it.
     Lost,
-    /// The server can't be asked, or does not have enough replicas: try again later.
+    /// The server can't be reached, or does not have enough replicas: try again later.
     Unavailable,
     /// The program is wrong: the error's text says what to write instead.
     Misuse,
@@ -328,13 +326,18 @@ pub enum ErrorKind {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout { key, waited, holder, rests: true, .. } => {
-                let last = held_by(holder.as_deref()).replacen("(held", "(last held", 1);
-                write!(f, "lock `{key}` is busy, it rests for its `at_least`{}{last}", waited_for(*waited))
+            Self::Timeout { key, waited, holder, note, rests: true, .. } => {
+                let last = held_by(holder.as_deref(), note.as_deref()).replacen("(held", "(last held", 1);
+                write!(
+                    f,
+                    "lock `{key}` is busy, it rests for its `at_least` or `lock_delay`{}{last}",
+                    waited_for(*waited)
+                )
             }
-            Self::Timeout { key, waited, holder, held_here, .. } => {
+            Self::Timeout { key, waited, holder, note, held_here, .. } => {
                 let here = if *held_here { ", held by this process" } else { "" };
-                write!(f, "lock `{key}` is busy{here}{}{}", waited_for(*waited), held_by(holder.as_deref()))
+                let holder = held_by(holder.as_deref(), note.as_deref());
+                write!(f, "lock `{key}` is busy{here}{}{holder}", waited_for(*waited))
             }
             Self::TooManyWaiters { key, limit } => write!(
                 f,
@@ -357,7 +360,7 @@ impl fmt::Display for LockError {
                 };
                 let ran = match (completed, forced) {
                     (true, _) => "partly unprotected",
-                    // One that replaces the holder fails so, too, while it waits.
+                    // A request that replaces the holder also fails like this while it waits.
                     (false, true) => "stopped, if it had begun",
                     (false, false) => "stopped",
                 };
@@ -402,18 +405,18 @@ impl fmt::Display for LockError {
     }
 }
 
-/// Nothing for a single try, which does not wait.
+/// Empty for a single try, which does not wait.
 fn waited_for(waited: Duration) -> String {
     if waited.is_zero() { String::new() } else { format!(": not obtained within {:?}", rounded(waited)) }
 }
 
-/// How long something was waited for. A task that came too late has no time left.
+/// How long something waited, as a text. A task that was polled too late has no time left.
 pub(crate) fn within(limit: Duration) -> String {
     if limit.is_zero() { "in the time that was left".to_owned() } else { format!("within {:?}", rounded(limit)) }
 }
 
-/// Whole milliseconds, where there are any: nobody reads the rest.
-fn rounded(span: Duration) -> Duration {
+/// Whole milliseconds, if there are any: the rest is noise.
+pub(crate) fn rounded(span: Duration) -> Duration {
     if span < Duration::from_millis(1) {
         span
     } else {
@@ -421,13 +424,25 @@ fn rounded(span: Duration) -> Duration {
     }
 }
 
-fn held_by(holder: Option<&str>) -> String {
-    match holder {
-        None => String::new(),
-        Some("") => " (held by a manager without a label)".to_owned(),
-        // A label must not put a second line into a log.
-        Some(label) => format!(" (held by {})", label.escape_debug()),
-    }
+fn held_by(holder: Option<&str>, note: Option<&str>) -> String {
+    let holder = match holder {
+        None => return String::new(),
+        Some("") => "a manager without a label".to_owned(),
+        Some(label) => in_one_line(label),
+    };
+    let note = note.map(|note| format!(": {}", in_one_line(note))).unwrap_or_default();
+    format!(" (held by {holder}{note})")
+}
+
+/// A label must not put a second line into a log.
+fn in_one_line(text: &str) -> String {
+    text.chars().fold(String::new(), |mut line, character| {
+        match character {
+            '\'' | '"' => line.push(character),
+            _ => line.extend(character.escape_debug()),
+        }
+        line
+    })
 }
 
 /// What went wrong between this process and the server, in words. The cause is its [`source`](Error::source).
@@ -461,7 +476,7 @@ impl BackendError {
         Self { text: text.into(), source: Some(source) }
     }
 
-    /// The same problem, with the name of its server in front, unless that is there.
+    /// The same problem with its server's name in front, unless it is already there.
     pub(crate) fn of(self, server: &str) -> Self {
         match self.text.strip_prefix(server) {
             Some(rest) if rest.starts_with(": ") => self,
@@ -533,9 +548,9 @@ pub(crate) enum LossReason {
     NotKnown,
     /// The manager was shut down, and the hold did not end in time.
     ShutDown,
-    /// Somebody released the lock by force (rule 21).
+    /// The lock was released by force (rule 21).
     Forced,
-    /// The hold had lasted for as long as its request allows.
+    /// The hold lasted for the `max_hold` of its request.
     MaxHold,
 }
 
@@ -564,13 +579,18 @@ mod tests {
     fn no_text_says_that_something_took_no_time() {
         let timeout = |millis, holder: Option<&str>, rests| {
             let (waited, holder) = (Duration::from_millis(millis), holder.map(str::to_owned));
-            LockError::Timeout { key: "p:k".to_owned(), waited, holder, held_here: rests, frees_in: None, rests }
-                .to_string()
+            let (key, note) =
+                ("p:k".to_owned(), holder.as_ref().filter(|holder| *holder == "b").map(|_| "x\ny".to_owned()));
+            LockError::Timeout { key, waited, holder, note, held_here: rests, frees_in: None, rests }.to_string()
         };
         let busy = |millis, holder| timeout(millis, holder, false);
-        assert_eq!(timeout(0, Some("a"), true), "lock `p:k` is busy, it rests for its `at_least` (last held by a)");
+        assert_eq!(
+            timeout(0, Some("a"), true),
+            "lock `p:k` is busy, it rests for its `at_least` or `lock_delay` (last held by a)"
+        );
         assert_eq!(busy(0, None), "lock `p:k` is busy");
         assert_eq!(busy(0, Some("a")), "lock `p:k` is busy (held by a)");
+        assert_eq!(busy(0, Some("b")), "lock `p:k` is busy (held by b: x\\ny)");
         assert_eq!(busy(20, Some("a")), "lock `p:k` is busy: not obtained within 20ms (held by a)");
         assert_eq!(within(Duration::ZERO), "in the time that was left");
         assert_eq!(within(Duration::from_millis(80)), "within 80ms");
@@ -579,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_ticket_that_is_over_nothing_ran() {
+    fn nothing_ran_for_a_ticket_that_is_over() {
         let lost = |ticket, forced| {
             LockError::Lost { key: "p:k".to_owned(), completed: false, forced, max_hold: None, ticket }.to_string()
         };

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 /// A number that grows from hold to hold of one key. With it the protected resource can refuse a stale holder.
 ///
-/// No lock with leases can stop a holder that is paused after it last checked the clock. The resource can stop it: keep
-/// the largest token beside the data. Accept a write whose token is greater or equal, since one holder may write twice.
-/// Refuse a write whose token is smaller. The idea is Kleppmann's ("How to do distributed locking", 2016).
+/// No lock with leases can stop a holder that is paused after its last look at the clock. The resource can: keep the largest token with the
+/// data. Accept a write whose token is greater or equal, since one holder may write twice. Refuse a write whose token is smaller. The idea
+/// is Kleppmann's ("How to do distributed locking", 2016).
 ///
 /// ```
 /// use lock_runtime::FencingToken;
@@ -18,7 +18,7 @@ use std::str::FromStr;
 ///     fence: u64,
 /// }
 ///
-/// /// Returns `false` for a writer whose lock somebody else has had since.
+/// /// Returns `false` for a writer whose lock has had a newer holder since.
 /// fn write(row: &mut Row, token: FencingToken, value: &str) -> bool {
 ///     if u64::from(token) < row.fence {
 ///         return false;
@@ -36,7 +36,7 @@ impl From<FencingToken> for u64 {
     }
 }
 
-/// A token that was kept beside the data.
+/// A token that was kept with the data.
 ///
 /// ```
 /// use lock_runtime::FencingToken;
@@ -85,7 +85,7 @@ impl From<FencingToken> for i64 {
     }
 }
 
-/// As a number. It is below 2^53 until the year 2255, so that JavaScript reads it exactly.
+/// Serialized as a number. It is below 2^53 until the year 2255, so JavaScript reads it exactly.
 #[cfg(feature = "serde")]
 impl serde::Serialize for FencingToken {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,16 +1,16 @@
-//! [`LockGuard`]: a held lock in the hands of a user.
+//! [`LockGuard`]: a user's handle on a held lock.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt as _, join_all, lazy, ready, select_all};
-use tokio::sync::OwnedMutexGuard;
 use tokio::task::coop::{consume_budget, cooperative};
 
 use crate::clock::Moment;
 use crate::local::{Hold, HoldHandle, Releasing};
 use crate::observe::HoldSpan;
+use crate::turns::Turn;
 use crate::{FencingToken, LockError, LockTicket, surroundings};
 
 /// A held lock. The hold ends when the guard is released or dropped, or when its deadline passes.
@@ -32,7 +32,7 @@ use crate::{FencingToken, LockError, LockTicket, surroundings};
 #[must_use = "dropping a guard releases the lock at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
     pub(crate) first: Locked,
-    /// The other locks of a guard that has several.
+    /// The other locks of a guard with several.
     others: Option<Box<Others>>,
     pub(crate) span: HoldSpan,
 }
@@ -40,18 +40,18 @@ pub struct LockGuard {
 /// One lock of a guard.
 pub(crate) enum Locked {
     Held(Hold),
-    /// Its hold is that of an outer body of the same task.
+    /// Its hold belongs to an outer body of the same task.
     Borrowed(HoldHandle),
 }
 
-/// The locks of a guard behind its first.
+/// The locks of a guard after the first.
 struct Others {
     /// In the order of the names.
     locks: Vec<Locked>,
     /// For each key as it was given: its place among all locks of the guard.
     given: Box<[usize]>,
     /// The turns in the outer bodies whose holds are borrowed.
-    turns: Vec<OwnedMutexGuard<()>>,
+    turns: Vec<Turn>,
 }
 
 impl Locked {
@@ -72,20 +72,15 @@ impl LockGuard {
         Self { first: lock, others: None, span }
     }
 
-    /// A guard with all these `locks`, which are in the order of their names. For each key as it was given, `given` has its place among
-    /// them. The `turns` are those of borrowed holds. `None` without a lock.
-    pub(crate) fn of_all(
-        locks: Vec<Locked>,
-        given: Box<[usize]>,
-        turns: Vec<OwnedMutexGuard<()>>,
-        span: HoldSpan,
-    ) -> Option<Self> {
+    /// A guard with all `locks`, sorted by name. For each key as it was given, `given` has its place among them. The `turns` are those of
+    /// borrowed holds. `None` without a lock.
+    pub(crate) fn of_all(locks: Vec<Locked>, given: Box<[usize]>, turns: Vec<Turn>, span: HoldSpan) -> Option<Self> {
         let mut locks = locks.into_iter();
         let first = locks.next()?;
         Some(Self { first, others: Some(Box::new(Others { locks: locks.collect(), given, turns })), span })
     }
 
-    /// Its locks but the first.
+    /// All locks but the first.
     pub(crate) fn others(&self) -> impl Iterator<Item = &Locked> {
         self.others.iter().flat_map(|others| &others.locks)
     }
@@ -99,7 +94,7 @@ impl LockGuard {
         self.first.is_borrowed() && self.others().all(Locked::is_borrowed)
     }
 
-    /// The lock's name in Redis, for logs and for a look at the server. Of several locks it is the first by name.
+    /// The lock's name in Redis, for logs and for a look at the server. With several locks it is the first by name.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -147,7 +142,8 @@ impl LockGuard {
         given.iter().filter_map(|place| *tokens.get(*place)?).collect()
     }
 
-    /// The fencing token, of several locks that of the first by name. `None` unless the request asked for it with [`fenced(true)`](crate::LockRequest::fenced).
+    /// The fencing token; with several locks, the token of the first by name. `None` unless the request asked for it with
+    /// [`fenced(true)`](crate::LockRequest::fenced).
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -165,7 +161,7 @@ impl LockGuard {
         self.first.handle().fencing_token()
     }
 
-    /// Whether the lock is still held, as far as this process knows. It is local: nothing is sent.
+    /// Whether the lock is still held, as far as this process knows. It is a local check: nothing is sent.
     ///
     /// A `true` may be out of date as soon as it is returned: a process that is paused right after it can't know. Where
     /// that matters, send the [fencing token](Self::fencing_token) with the write.
@@ -188,11 +184,11 @@ impl LockGuard {
         self.handles().all(HoldHandle::is_valid)
     }
 
-    /// The time until the deadline that Redis has confirmed so far; zero when the hold was lost. Of several locks it is the
-    /// shortest time. It is local: nothing is sent.
+    /// The time until the deadline that Redis has confirmed so far; zero when the hold was lost. With several locks it is the shortest
+    /// time. It is a local check: nothing is sent.
     ///
-    /// It starts small, because a grant is a claim of at most 2.5 s. It grows to the full lease within milliseconds,
-    /// when the lease is confirmed in the background.
+    /// It starts small, because a grant is a claim of at most 2.5 s. It grows to the full lease within milliseconds, once the lease is
+    /// confirmed in the background.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -210,7 +206,7 @@ impl LockGuard {
         self.handles().map(HoldHandle::remaining).min().unwrap_or_default()
     }
 
-    /// Resolves when the hold is lost, and at once when it was lost before. Of several locks one is enough.
+    /// Resolves when the hold is lost, or at once if it was lost before. With several locks, the loss of one is enough.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -230,12 +226,12 @@ impl LockGuard {
     ///
     /// Cancel safe: it only watches.
     pub fn lost(&self) -> impl Future<Output = ()> + Send {
-        match &self.others {
+        cooperative(match &self.others {
             None => Either::Left(self.first.handle().lost()),
             Some(_) => {
                 Either::Right(select_all(self.handles().map(|handle| Box::pin(handle.lost()))).map(drop).boxed())
             }
-        }
+        })
     }
 
     /// Moves the deadline to `lease` from now, less the allowance for clock drift (by default 1 % and 2 ms). It never
@@ -272,16 +268,16 @@ impl LockGuard {
         .boxed()
     }
 
-    /// Gives the lock away: it is not released, but waits for its adopter for so long, renewed by nobody. Whoever has the ticket takes
-    /// the lock over by [`LockManager::adopt`](crate::LockManager::adopt), in another process or in this one. Nobody else gets the
-    /// lock in between. When nobody adopts it, the lock is free when the time is over, and
-    /// [`release_ticket`](crate::LockManager::release_ticket) gives it back sooner. From 10 ms to one year.
+    /// Gives the lock away: it is not released, but waits this long for its adopter, without renewals. The ticket is the right to take over
+    /// the lock with [`LockManager::adopt`](crate::LockManager::adopt), in this process or another. No other task gets the lock in between.
+    /// If it is not adopted, the lock is free when the time is over; [`release_ticket`](crate::LockManager::release_ticket) releases it
+    /// sooner. From 10 ms to one year.
     ///
-    /// Send the ticket's text or its serde form. **It is a secret**: whoever reads it can take the lock.
+    /// Send the ticket's text or its serde form. **It is a secret**: whoever has it can take the lock.
     ///
-    /// - What the request asked for ends with the hold: `expire`, `max_hold`, `at_least`. The adopter has options of its own.
-    /// - A server that forgets, or a failover to a replica that has not seen the ticket, leaves a ticket that nobody can adopt; the
-    ///   lock is then held for the rest of the giver's lease at most. [`min_replicas`](crate::Builder::min_replicas) counts here, too.
+    /// - The options of the request end with the hold: `expire`, `max_hold`, `at_least`. The adopter has its own.
+    /// - A server that loses its data, or a failover to a replica without the ticket, leaves a ticket that can't be adopted; the lock stays
+    ///   taken for at most the rest of the giver's lease. [`min_replicas`](crate::Builder::min_replicas) applies here, too.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -301,8 +297,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// - [`Lost`](LockError::Lost) when the hold was lost before, or when this call was not polled for about half a second: then the
-    ///   lock was given back.
+    /// - [`Lost`](LockError::Lost) when the hold was lost before, or when this call was not polled for about half a second: then the lock
+    ///   was released.
     /// - [`Backend`](LockError::Backend) when the server did not answer, or refused. Then the lock is released in the background.
     /// - [`TooFewReplicas`](LockError::TooFewReplicas) with [`Builder::min_replicas`](crate::Builder::min_replicas), likewise.
     /// - [`InvalidSetting`](LockError::InvalidSetting) for a reader, for several keys, for a time out of bounds, and on a quorum, before
@@ -310,7 +306,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases the lock in the background, whether it was given away already or not.
+    /// Dropping the future releases the lock in the background, whether it was already given away or not.
     pub fn into_ticket(self, kept_for: Duration) -> impl Future<Output = Result<LockTicket, LockError>> + Send {
         cooperative(async move {
             surroundings::check()?;
@@ -332,9 +328,9 @@ impl LockGuard {
         .boxed()
     }
 
-    /// Releases the lock and waits for the answer. Use it instead of a drop where the caller must know whether the hold
-    /// lasted. It waits for a command timeout at most, and for one more for each further command that the server makes
-    /// necessary: when somebody waits of whom this process did not know, when the lock is gone, when the user lacks a right.
+    /// Releases the lock and waits for the answer. Use it instead of a drop where the caller must know whether the hold lasted. It waits
+    /// for at most one command timeout, and one more for each further command that it needs: when another process waits that this one did
+    /// not know of, when the lock is gone, when the user lacks a right.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -353,7 +349,7 @@ impl LockGuard {
     /// [`Lost`](LockError::Lost) when the hold was lost before. [`Backend`](LockError::Backend) when Redis did not
     /// answer, or refused; then the release is repeated in the background, at least once a second, until it succeeds or
     /// the lease is over. [`InvalidSetting`](LockError::InvalidSetting) outside of a tokio runtime with timers; the lock is released
-    /// all the same.
+    /// anyway.
     ///
     /// It is `Ok` when the lock is free but could not be passed on, because the key of its queue holds something else.
     /// An event of level `WARN` says so.
@@ -368,7 +364,7 @@ impl LockGuard {
             Err(error) => Either::Left(ready(Err(error))),
         })
         .flatten()
-        // Only now: the lock is free, whatever else the task has done in this poll.
+        // Only now, so that the lock is released whatever else the task did in this poll.
         .then(|released| consume_budget().map(|()| released))
     }
 
@@ -387,10 +383,10 @@ impl LockGuard {
     }
 }
 
-/// Releases all locks of a guard at the same time. A loss comes before any other error.
+/// Releases all locks of a guard at the same time. A loss takes precedence over any other error.
 async fn release_all(first: Locked, Others { locks, turns, .. }: Others) -> Result<(), LockError> {
     let now = Moment::now();
-    // All holds end here, before the first await: what is not polled again keeps no lock.
+    // All holds end here, before the first await: a future that is not polled again keeps no lock.
     let releases = std::iter::once(first).chain(locks).map(|lock| match lock {
         Locked::Held(hold) => hold.release_beside_others(now),
         Locked::Borrowed(handle) => {

@@ -1,12 +1,12 @@
 //! [`Held`]: a held lock around a body.
 
-use futures_util::future::{Either, FutureExt as _, ready};
-use tokio::sync::OwnedMutexGuard;
+use futures_util::future::{BoxFuture, Either, FutureExt as _, ready};
 
 use crate::guard::Locked;
 use crate::local::{Protected, Watch};
 use crate::observe;
 use crate::scope::Frame;
+use crate::turns::Turn;
 use crate::{FencingToken, LockError, LockGuard};
 
 /// A held lock around a body.
@@ -16,12 +16,26 @@ pub struct Held {
     /// Whether the body is stopped when its lock is lost.
     is_stopped: bool,
     /// Keeps out the joined calls that entered the same outer hold.
-    _turn: Option<OwnedMutexGuard<()>>,
+    _turn: Option<Turn>,
 }
 
 impl Held {
-    pub(crate) fn new(guard: LockGuard, is_stopped: bool, turn: Option<OwnedMutexGuard<()>>) -> Self {
+    pub(crate) fn new(guard: LockGuard, is_stopped: bool, turn: Option<Turn>) -> Self {
         Self { guard, is_stopped, _turn: turn }
+    }
+
+    /// Runs `body` under the hold that `entered` waits for.
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` would hold its arguments twice")]
+    pub(crate) fn run_under<F: Future>(
+        entered: BoxFuture<'static, Result<Self, LockError>>,
+        body: F,
+    ) -> impl Future<Output = Result<F::Output, LockError>> {
+        async move {
+            let held = entered.await?;
+            // The future of `protect`, and with it `body`, is dropped at the end of this statement.
+            let outcome = held.protect(body).await;
+            held.finish(outcome).await
+        }
     }
 
     /// The guard that `guard = NAME` binds.
@@ -46,8 +60,8 @@ impl Held {
         self.guard.fencing_tokens()
     }
 
-    /// Runs `body`, and checks the deadline before each of its polls. The returned future drops `body` when it is
-    /// dropped itself. Drop it before the lock is free.
+    /// Runs `body`, and checks the deadline before each of its polls. The returned future drops `body` when it is dropped itself: drop it
+    /// before the lock is released.
     ///
     /// # Errors
     ///
@@ -56,9 +70,9 @@ impl Held {
         Protected::new(self.watch(), &self.guard.span, self.frame().around(body))
     }
 
-    /// Like the next two it stands apart from the generic fns, which each user's crate compiles again.
+    /// Like the next two, not part of the generic fns, which each user's crate compiles again.
     fn watch(&self) -> Watch<'_> {
-        // No await stands between the start of its own hold and its body. Of several keys, the first may be held for long.
+        // There is no await between the start of a new hold and its body. Of several keys, the first may have been held for long.
         let is_new = !self.guard.is_borrowed() && self.guard.others().next().is_none();
         Watch::new(self.guard.first.handle(), self.guard.handles().skip(1), self.is_stopped, is_new)
     }
@@ -89,11 +103,11 @@ impl Held {
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold did not last until now.
-    pub fn finish<T>(self, outcome: Result<T, LockError>) -> impl Future<Output = Result<T, LockError>> {
+    pub fn finish<T>(mut self, outcome: Result<T, LockError>) -> impl Future<Output = Result<T, LockError>> {
         match outcome {
             Ok(value) => Either::Left(self.release().map(|released| released.map(|()| value))),
             Err(error) => {
-                self.end_lost(&error);
+                self.guard.span.end(Some(&error));
                 Either::Right(ready(Err(error)))
             }
         }
@@ -102,7 +116,7 @@ impl Held {
     /// Releases the lock after its body has run to its end. The work was done under the lock, so only a loss is an error.
     pub(crate) fn release(mut self) -> impl Future<Output = Result<(), LockError>> {
         let releasing = if self.guard.is_borrowed() {
-            // A borrowed hold goes on.
+            // A borrowed hold continues.
             let ended = self.check(true);
             self.guard.span.end(ended.as_ref().err());
             Either::Left(ready(ended))
@@ -116,10 +130,5 @@ impl Held {
             }
             released => released,
         })
-    }
-
-    /// Drops the hold of a body that was stopped.
-    pub(crate) fn end_lost(mut self, error: &LockError) {
-        self.guard.span.end(Some(error));
     }
 }

@@ -1,9 +1,9 @@
-//! [`Keeper`]: the background work of one manager. It confirms claims, renews leases, notices loss, repeats asks and
-//! releases, and releases the leases of dropped guards.
+//! [`Keeper`]: the background work of one manager. It confirms claims, renews leases, notices loss, repeats asks and releases, and releases
+//! the leases of dropped guards.
 //!
-//! For a store on the network the keeper has a thread and a connection of its own. So a user's runtime that is blocked,
-//! dropped or missing can neither lose a live hold nor leave a lock behind. For the store in memory the keeper is a
-//! task on each runtime that calls the manager. So it lives in the time of that runtime, which a test may pause.
+//! For a store on the network the keeper has a thread and a connection of its own. So a user's runtime that is blocked, dropped or missing
+//! can neither lose a live hold nor leave a lock behind. For the store in memory the keeper is a task on each runtime that calls the
+//! manager. So it lives in that runtime's time, which a test may pause.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ use crate::clock::{Deadline, Moment};
 use crate::local::{Batch, Core, OutstandingRelease, RepeatLimit, Schedule, Slot};
 use crate::lock::{Action, Round, Trigger};
 use crate::mutex::Mutex;
+use crate::observe::metrics;
 use crate::protocol::{Ask, Renewal};
 use crate::store::{AnyStore, Store};
 use crate::timing::{FRESH_ANSWER, LONGEST_LAG, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
@@ -33,18 +34,16 @@ use thread::KeeperThread;
 /// How many items go into one command.
 const BATCH: usize = 128;
 
-/// The state that the keeper tasks of one manager share. The tasks end when the manager and all its holds are gone, and
-/// the last release is answered.
+/// The state that the keeper tasks of one manager share. The tasks end when the manager and all its holds are gone, and the last release is
+/// answered.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     schedule: Arc<Schedule>,
-    /// The store over the keeper's own connection.
     store: Arc<AnyStore>,
     command_timeout: Duration,
-    /// How long the last command took, in nanoseconds.
     took: AtomicU64,
     is_connecting: AtomicBool,
-    /// At which servers the last command failed: a bit for each, by its number. It is told when this changes.
+    /// The servers at which the last command failed: one bit per server. Changes are reported.
     failing: AtomicU64,
     repeat_limit: RepeatLimit,
     thread: Option<Arc<KeeperThread>>,
@@ -74,14 +73,13 @@ impl Keeper {
         })
     }
 
-    /// Starts the work for `core`, or makes sure that the work goes on: a task on a user's runtime ends with that
-    /// runtime.
+    /// Starts the work for `core`, or makes sure that it goes on: a task on a user's runtime ends with that runtime.
     ///
-    /// Each runtime that the manager is used on has a keeper task, because another runtime may live and not be polled.
-    /// All these tasks work from one schedule, and the task that is polled does what is due.
+    /// Each runtime that uses the manager has a keeper task, because another runtime may be alive and not polled. All these tasks work from
+    /// one schedule, and whichever task is polled does what is due.
     pub(crate) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         if let Some(thread) = &self.thread {
-            // Each acquire asks this. While nothing is written, no thread waits here for another.
+            // Each acquire checks this. As long as nothing is written, threads do not contend for it.
             if !self.is_on_thread.load(Ordering::Relaxed) && !self.is_on_thread.swap(true, Ordering::Relaxed) {
                 thread.spawn(run(Arc::clone(self), Arc::downgrade(core), Running(Arc::clone(self), None)));
             }
@@ -103,8 +101,8 @@ impl Keeper {
         self.thread.is_some()
     }
 
-    /// How long an answer usually takes, by the time of the last command, by the distance of the server, and by how many answers are on
-    /// their way to tasks: one that waits in a crowd is not late.
+    /// How long an answer usually takes: judged by the last command, the distance of the server, and the backlog of answers on their way to
+    /// tasks. A task that waits in a crowd is not late.
     fn usual_answer(&self, core: &Core) -> Duration {
         mutant!(DistanceForgotten => return Duration::ZERO);
         let last = Duration::from_nanos(self.took.load(Ordering::Relaxed));
@@ -123,7 +121,7 @@ impl Keeper {
     }
 }
 
-/// Marks the keeper as not running on this runtime, or on its thread, when its task there ends in any way.
+/// Marks the keeper as not running on this runtime, or on its thread, when its task there ends for any reason.
 struct Running(Arc<Keeper>, Option<runtime::Id>);
 
 impl Drop for Running {
@@ -150,21 +148,22 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
     if keeper.thread.is_some() {
         tokio::spawn(unread::watch(Arc::clone(&keeper), Weak::clone(&core)));
     }
-    // Connects now, so that the first confirmation does not have to connect.
+    // Connect now, so that the first confirmation does not have to.
     keeper.store.heartbeat(keeper.by()).await;
     let mut idle_ticks = 0;
     let mut last = Moment::now();
     loop {
         let woken = schedule.woken();
         let now = Moment::now();
-        // The machine was suspended, or its wall clock stepped: deadlines have passed that no timer tells of.
+        // The machine was suspended, or its wall clock stepped: deadlines have passed without their timers firing.
         let missed = now.missed_by_timers(last) > MISSED_BY_TIMERS;
         last = now;
         let work = if let Some(core) = core.upgrade() {
-            trigger(&keeper, &core, missed)
+            find_work(&keeper, &core, missed)
         } else {
             let last = schedule.last_work();
             if last.is_all {
+                metrics::tell_last();
                 return keeper.store.wait_for_releases().await;
             }
             Work { releases: last.releases, ..Work::default() }
@@ -172,15 +171,15 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
         dispatch(&keeper, &core, work);
         idle_ticks = if schedule.on_dispatch() { 0 } else { idle_ticks + 1 };
         schedule.tell_if_quiet(core.strong_count() == 0);
-        match schedule.pause(idle_ticks) {
+        match schedule.pause(idle_ticks).into_iter().chain(metrics::tell_oldest()).min() {
             Some(pause) => drop(tokio::time::timeout(pause, woken).await),
             None => woken.await,
         }
     }
 }
 
-/// Looks at everything that is due, and at every lease when timers `missed` time.
-fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
+/// Looks at everything that is due, and at every lease if timers `missed` time.
+fn find_work(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     let schedule = &keeper.schedule;
     if schedule.take_interruption() {
         connect_again(keeper);
@@ -232,13 +231,13 @@ impl Visit<'_> {
             self.keeper.schedule.watch_queue(slot);
             self.work.heartbeat |= !slot.pauses();
         }
-        // An ask that its task repeated just now is not repeated here.
+        // Asks that their tasks have just repeated are left out.
         let asks = slot.repeatable_asks(FRESH_ANSWER, self.round.deadline);
         self.work.asks.extend(asks.into_iter().map(|ask| (Arc::clone(slot), ask)));
     }
 }
 
-/// Does what a lease needs. A renewal goes into `work`, or is sent at once when there is no `work`.
+/// Does what a lease needs. A renewal goes into `work`, or is sent at once without it.
 fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Action, work: Option<&mut Work>) {
     match action {
         Action::Renew(renewal) => match work {
@@ -251,16 +250,14 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
             }
         }
         Action::Connect => connect_again(keeper),
-        Action::ReleaseLingered(release) => core.release_lingered(&slot, release),
         Action::Lost(token, reason) => core.revoke(&slot, Some(&token), reason),
     }
 }
 
-/// Sends the work that was found. Each batch is for one server and has a task of its own, so a command that hangs
-/// delays no other batch.
+/// Sends the work that was found. Each batch is for one server and has its own task, so a command that hangs delays no other batch.
 fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     let Work { renewals, asks, releases, heartbeat } = work;
-    // What arms alarms goes apart: an alarm that nobody needs costs the server a message.
+    // Renewals that arm alarms go separately: an alarm that no one needs costs the server a message.
     let (arming, plain): (Vec<_>, Vec<_>) = renewals.into_iter().partition(|(_, renewal)| renewal.arms);
     for renewals in [plain, arming] {
         for batch in batches(keeper, renewals, |(slot, _)| slot.key()) {
@@ -281,19 +278,19 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     }
 }
 
-/// The batches of asks that are repeated. What asks in place of an owner has a script for itself alone.
+/// Groups the asks to repeat. The script that replaces an owner takes one ask only.
 fn batches_of_asks(keeper: &Keeper, asks: Vec<(Arc<Slot>, Ask)>) -> impl Iterator<Item = Vec<(Arc<Slot>, Ask)>> {
     let (replacing, waiting): (Vec<_>, _) = asks.into_iter().partition(|(_, ask)| ask.replaces.is_some());
     let waiting = batches(keeper, waiting, |(slot, _)| slot.key());
     waiting.into_iter().chain(replacing.into_iter().map(|ask| vec![ask]))
 }
 
-/// A task beside the keeper's, in the same time.
+/// Spawns a task with the keeper's clock.
 fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(with_clock_of(owner(), work));
 }
 
-/// Batches of [`BATCH`] items at most, each for one server.
+/// Batches of at most [`BATCH`] items, each for one server.
 fn batches<T>(keeper: &Keeper, items: Vec<T>, key: impl Fn(&T) -> &Arc<str>) -> Vec<Vec<T>> {
     let mut by_server: BTreeMap<usize, Vec<Vec<T>>> = BTreeMap::new();
     for item in items {

@@ -35,7 +35,7 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// Under one prefix, equal keys share a lock. Different keys never share a lock, whatever text they contain: each part
 /// is escaped before the parts are joined.
 ///
-/// A type of another crate has no `LockKey`, and may have a text. As a field it is marked `#[lock_key(display)]`:
+/// A type of another crate has no `LockKey`. If it implements `Display`, mark the field with `#[lock_key(display)]`:
 ///
 /// ```
 /// # use lock_runtime::{LockError, LockKey, LockManager};
@@ -102,8 +102,8 @@ pub trait LockKey {
     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey>;
 }
 
-/// The name of a lock while its key writes itself: `prefix`, then the escaped parts, joined by `:`. An implementation
-/// of [`LockKey`] gets one and writes its parts to it.
+/// The name of a lock while it is built: `prefix`, then the escaped parts, joined by `:`. An implementation of [`LockKey`] gets one and
+/// writes its parts to it.
 ///
 /// ```
 /// use lock_runtime::{InvalidKey, LockKey, NameParts};
@@ -218,7 +218,7 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<Arc<str
     Err(LockError::InvalidKey { key: parts.name, reason })
 }
 
-/// The whole name of a lock, as it stands in Redis: a person or a tool names the lock.
+/// Checks the whole name of a lock, as in Redis, that a person or a tool gave.
 pub(crate) fn whole_name(name: &str) -> Result<Arc<str>, LockError> {
     let problem = if name.is_empty() {
         "it is empty"
@@ -229,18 +229,10 @@ pub(crate) fn whole_name(name: &str) -> Result<Arc<str>, LockError> {
     } else {
         return Ok(name.into());
     };
-    Err(LockError::InvalidKey { key: name.chars().take(48).collect(), reason: InvalidKey::new(problem) })
-}
-
-/// The full name of a lock in a namespace that was checked before.
-pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
-    let mut full = take_buffer();
-    full.extend([namespace, ":", name]);
-    if full.len() > MAX_NAME_BYTES {
-        let reason = InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes with its namespace"));
-        return Err(LockError::InvalidKey { key: name.to_owned(), reason });
-    }
-    Ok(finish(full))
+    Err(LockError::InvalidKey {
+        key: name.chars().take(48).flat_map(char::escape_debug).collect(),
+        reason: InvalidKey::new(problem),
+    })
 }
 
 /// What is wrong with a prefix, a namespace or another text that the author wrote and that is not escaped.
@@ -248,7 +240,7 @@ pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
     if text.is_empty() {
         return Err("is empty");
     }
-    // Most texts need no look at their characters.
+    // The fast path for most texts.
     if text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}')) {
         return Ok(());
     }
@@ -269,13 +261,13 @@ pub(crate) struct PrefixPlace {
 }
 
 impl PrefixPlace {
-    /// The prefix has `length` bytes and stands behind a namespace.
+    /// The prefix has `length` bytes and follows a namespace.
     pub(crate) fn behind(namespace: Option<&str>, length: u16) -> Self {
         let start = namespace.map_or(0, |namespace| u16::try_from(namespace.len() + 1).unwrap_or(u16::MAX));
         Self { start, end: start.saturating_add(length) }
     }
 
-    /// As a ticket tells it, in these digits.
+    /// Reads the digits in a ticket, in exactly this spelling.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (start, end) = text.split_once('-')?;
         let place = Self { start: start.parse().ok()?, end: end.parse().ok()? };
@@ -308,7 +300,7 @@ macro_rules! keys {
 keys!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, Uuid: |value, name| { name.plain(value); Ok(()) });
 keys!(NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize: |value, name| { name.plain(value); Ok(()) });
 keys!(NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize: |value, name| { name.plain(value); Ok(()) });
-// As they are written, with escaped colons. What is not written is no part: the flow information of an IPv6 socket.
+// Their `Display` text, with escaped colons. What it leaves out is not in the name: the flow information of an IPv6 socket.
 keys!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6: |value, name| name.displayed(value));
 keys!(str, String: |value, name| name.part(value));
 keys!(char: |value, name| name.part(value.encode_utf8(&mut [0; 4])));
@@ -453,7 +445,7 @@ mod tests {
 
     #[test]
     fn fuzz_keys() {
-        // The parts of a key are lines.
+        // Each line is one part of the key.
         crate::fuzz::any_text("keys", |text| {
             let parts: Vec<_> = text.split('\n').map(str::to_owned).collect();
             if let Ok(name) = name("p", &Parts(parts.clone())) {

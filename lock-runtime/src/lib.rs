@@ -11,28 +11,30 @@
 //! | at most N at a time | [`permits`](LockRequest::permits) |
 //! | a job once per period | [`at_least`](LockRequest::at_least) |
 //! | a hold that another process takes over | [`into_ticket`](LockGuard::into_ticket), [`adopt`](LockManager::adopt) |
-//! | the newest takes the lock from its holder | [`on_busy`](LockRequest::on_busy), `on_busy = "replace"` |
-//! | a hold that ends in time | [`max_hold`](LockRequest::max_hold) |
+//! | the newest request takes the lock from its holder | [`on_busy`](LockRequest::on_busy), `on_busy = "replace"` |
+//! | a limit for the time of a hold | [`max_hold`](LockRequest::max_hold) |
+//! | a delay after a dropped body | [`lock_delay`](LockRequest::lock_delay) |
+//! | a note on who holds it, and why | [`note`](LockRequest::note), [`LockInfo`] |
 //! | a hot key without a round trip | [`linger`](LockRequest::linger) |
 //! | plain threads | [`run_blocking`](LockRequest::run_blocking), [`acquire_blocking`](LockRequest::acquire_blocking) |
-//! | a refusal of late writers | [`FencingToken`](FencingToken) |
+//! | a token that lets a resource refuse late writers | [`FencingToken`](FencingToken) |
 //! | one server, Sentinel, Cluster, a quorum, memory | [`Builder::url`](Builder::url), [`Builder::quorum`](Builder::quorum) |
-//! | who has a lock, and taking it away | [`inspect`](LockManager::inspect), [`force_release`](LockManager::force_release) |
+//! | who holds a lock, and how to take it away | [`inspect`](LockManager::inspect), [`force_release`](LockManager::force_release) |
 //! | what can be a key, and what can go wrong | [`LockKey`], [`LockError`] |
 //! | five minutes to the first lock, how to choose, what is promised, what to do at 3 a.m. | the [`guide`] |
 
 pub use lock_macros::{LockKey, cache_lock};
-/// The library for TLS whose [`ClientConfig`](rustls::ClientConfig) [`Builder::tls`] takes.
+/// The TLS library: [`Builder::tls`] takes its [`ClientConfig`](rustls::ClientConfig).
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use lock_wire::rustls;
-/// The client library whose [`Client`](redis::Client) [`Builder::client`] takes.
+/// The client library: [`Builder::client`] takes its [`Client`](redis::Client).
 pub use redis;
 
 #[macro_use]
 mod mutants;
 
-// Of the client, which needs them, too.
+// Shared with the client.
 use lock_wire::{clock, fork, mutex};
 
 mod address;
@@ -45,13 +47,13 @@ mod fencing;
 #[cfg(test)]
 mod fuzz;
 mod guard;
-// In the documentation alone: its snippets are tests of the package `guide`.
+// Only in the documentation: the package `guide` tests its snippets.
 #[cfg(all(doc, not(doctest)))]
 pub mod guide {
-    //! The guide, in the order in which one reads it, and the reference pages.
+    //! The guide, in reading order, and the reference pages.
     //!
-    //! To begin with: [five minutes](start) from nothing to a locked service. To choose by: [keys, timeouts and leases](choosing),
-    //! [modes], [where locks can live](topologies), [what is promised](guarantees). At three in the morning: the [runbook].
+    //! To start: [five minutes](start) from nothing to a locked service. To choose: [keys, timeouts and leases](choosing), [modes], [where
+    //! locks can live](topologies), [what is promised](guarantees). At three in the morning: the [runbook].
 
     macro_rules! pages {
         ($($name:ident: $path:literal)*) => {
@@ -67,21 +69,21 @@ pub mod guide {
         choosing: "docs/guide/choosing.md"
         transactions: "docs/guide/transactions.md"
         modes: "docs/guide/modes.md"
-        linger: "docs/guide/linger.md"
         errors: "docs/guide/errors.md"
         testing: "docs/guide/testing.md"
-        operating: "docs/guide/operating.md"
         connections: "docs/guide/connections.md"
         versions: "docs/guide/versions.md"
         moving: "docs/guide/moving.md"
+        others: "docs/guide/others.md"
         questions: "docs/guide/questions.md"
         guarantees: "docs/guarantees.md"
+        fine_print: "docs/fine-print.md"
         topologies: "docs/topologies.md"
         runbook: "docs/runbook.md"
         telemetry: "docs/telemetry.md"
         lockctl: "docs/lockctl.md"
         faults: "docs/faults.md"
-        track_record: "docs/track-record.md"
+        why_not_small: "docs/why-not-small.md"
         report: "docs/report.md"
         protocol: "docs/protocol.md"
         performance: "docs/performance.md"
@@ -112,6 +114,7 @@ pub mod testing;
 mod ticket;
 mod timing;
 mod token;
+mod turns;
 
 #[doc(hidden)]
 pub mod __private;
@@ -125,6 +128,7 @@ pub use lock_info::{LockInfo, LockMode, LockStats};
 pub use manager::LockManager;
 #[doc(hidden)]
 pub use manager::LockServer;
+pub use protocol::WIRE_FORMAT;
 pub use request::LockRequest;
 pub use settings::{OnBusy, OnLost};
 pub use ticket::LockTicket;

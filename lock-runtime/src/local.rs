@@ -1,22 +1,22 @@
-//! The locks inside one process: which task is next for a key, and which lease in the store that rests on.
+//! The locks inside one process: which task is next for a key, and which lease in the store that relies on.
 //!
-//! [`Core`] is the state that the tasks of one manager share. Each key in use has one [`Slot`](slot::Slot) for each mode, which drives
-//! the [`Lock`](crate::lock::Lock) that decides. A [`Task`](acquire::Task) on its way polls it, sends what it decides, and has a
-//! [`Hold`](hold::Hold) in the end.
+//! [`Core`] is the state that the tasks of one manager share. Each key in use has one [`Slot`](slot::Slot) for each mode, which drives the
+//! [`Lock`](crate::lock::Lock) that decides. A [`Task`](acquire::Task) polls it, sends what it decides, and ends up with a
+//! [`Hold`](hold::Hold).
 
 mod acquire;
 mod adopting;
-mod bias;
 mod counters;
 mod events;
 mod giving;
 mod handle;
 mod hold;
 mod keeping;
+mod linger_history;
+mod pending_release;
 mod repeat_limit;
 mod schedule;
 mod slot;
-mod stand_in;
 mod table;
 mod waiter_limit;
 mod watch;
@@ -49,14 +49,14 @@ use tokio_util::task::TaskTracker;
 use crate::clock::{Deadline, Moment};
 use crate::error::LossReason;
 use crate::fork::Origin;
-use crate::lock::{Lock, Seized};
+use crate::lock::Lock;
 use crate::observe::metrics;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::{AnyStore, Events, Release, Store, Traffic, exactly_one};
 use crate::token::{Process, Token};
 
-/// The only owner of a manager's state. Slots, and so guards, keep it alive. The keeper has a [`Weak`] reference to it.
+/// Owns a manager's state. Slots, and so guards, keep it alive. The keeper has a [`Weak`] reference to it.
 pub(crate) struct Core {
     settings: Settings,
     process: Process,
@@ -70,16 +70,16 @@ pub(crate) struct Core {
     traffic: Arc<Traffic>,
     repeat_limit: RepeatLimit,
     bodies: TaskTracker,
-    /// Whether new locks are refused, but for those that a body takes.
+    /// Whether new locks are refused, except those that a body takes.
     is_closed: AtomicBool,
-    /// Whether these are refused as well.
+    /// Whether those are refused too.
     is_drained: AtomicBool,
-    /// The process that owns these locks. `None` for locks in memory, which each copy of the process has for itself.
+    /// The process that owns these locks. `None` for locks in memory: each copy of the process has its own.
     origin: Option<Origin>,
 }
 
 impl Core {
-    /// The locks of this manager live in `store`, which sends its pushes to the new core.
+    /// Creates the state for the locks in `store`, which sends its pushes to the new core.
     pub(crate) fn new(
         settings: Settings,
         process: Process,
@@ -108,28 +108,22 @@ impl Core {
         core
     }
 
-    /// Takes in that others wait for the key of `slot`: another process, or a task here in another mode. A lease that lingers is
-    /// released.
-    fn note_others_wait(&self, slot: &Arc<Slot>) {
-        if let Some(release) = slot.on_contention() {
-            self.release_lingered(slot, release);
-        }
-    }
-
-    /// Tells the other queues of this process that `slot` was refused a permit: the store tells other processes only (rule S5).
-    /// For a single try, which does not wait, only a lease that lingers is released.
+    /// Tells the other queues of this process that `slot` was refused a permit: the store tells only other processes (rule S5). A single
+    /// try does not wait, so for it only a lease that lingers is released.
     fn tell_queues_beside(&self, slot: &Slot, waits: bool) {
         mutant!(QueueBesideUntold => return);
         mutant!(LingersBesideOthers => return);
         for other in self.table.beside(slot) {
-            if let Some(release) = other.on_waiter_beside(waits) {
-                self.release_lingered(&other, release);
+            if waits {
+                other.on_contention(false);
+            } else {
+                other.yield_lingering();
             }
         }
     }
 
-    /// Whether a task here has the lock `key` alone, or asks for it alone.
-    pub(crate) fn has_turn_here(&self, key: &str) -> bool {
+    /// Whether a task here has the exclusive lock of `key`, or asks for it.
+    pub(crate) fn is_in_use(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|slot| slot.peek(Lock::is_in_use))
     }
 
@@ -146,7 +140,7 @@ impl Core {
         &self.settings.label
     }
 
-    /// The part of this manager's tokens that no other manager's tokens have.
+    /// The part of a token that tells this manager's tokens from all others.
     pub(crate) fn process_id(&self) -> &str {
         self.process.id()
     }
@@ -163,7 +157,6 @@ impl Core {
         &self.schedule
     }
 
-    /// The bodies that run under locks of this manager.
     pub(crate) fn bodies(&self) -> &TaskTracker {
         &self.bodies
     }
@@ -172,20 +165,20 @@ impl Core {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Whether the lock of a request is refused, which `is_inside` of a body or not: a body that a shutdown waits for may take further
-    /// locks, or it would not end.
+    /// Whether a request is refused, which `is_inside` a body or not. A body that a shutdown waits for may take further locks: otherwise it
+    /// could not end.
     pub(crate) fn refuses(&self, is_inside: bool) -> bool {
         self.is_closed() && (!is_inside || self.is_drained.load(Ordering::SeqCst))
     }
 
-    /// Refuses new locks, and fails all waiters, but for those inside of bodies.
+    /// Refuses new locks, and fails all waiters, except those inside bodies.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.fail_waiters();
         self.close_lingering();
     }
 
-    /// Refuses and fails those inside of bodies as well.
+    /// Refuses and fails those inside bodies too.
     pub(crate) fn end_drain(&self) {
         self.is_drained.store(true, Ordering::SeqCst);
         self.fail_waiters();
@@ -202,33 +195,31 @@ impl Core {
         self.origin.is_some_and(Origin::is_inherited)
     }
 
-    /// The same with a delay of at most a millisecond, at almost no cost.
+    /// A cheap check for a fork, which notices it up to a millisecond late.
     fn is_inherited_at(&self, now: Moment) -> bool {
         self.origin.is_some_and(|origin| origin.is_inherited_at(now))
     }
 
-    /// Whether this manager made the token.
     pub(crate) fn is_own_token(&self, token: &Token) -> bool {
         token.is_of(&self.process)
     }
 
-    /// Whether a message about this token can be for this process.
+    /// Whether a message about this token can be meant for this process.
     fn may_be_told_of(&self, token: &Token) -> bool {
         mutant!(ToldOfOthers => return true);
         mutant!(ToldOfTheFuture => return self.is_own_token(token));
         self.process.has_made(token)
     }
 
-    pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
-        self.process.next_token(may_linger, share)
+    pub(crate) fn next_token(&self, now: Moment, may_linger: bool, share: Option<Share>, note: Option<&str>) -> Token {
+        self.process.next_token(now, may_linger, share, note)
     }
 
-    /// A ticket for a lock that this manager gives away.
-    fn new_ticket(&self, share: Option<Share>) -> Token {
-        self.process.ticket(share)
+    fn new_ticket(&self, now: Moment, share: Option<Share>, is_replaceable: bool) -> Token {
+        self.process.ticket(now, share, is_replaceable)
     }
 
-    /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
+    /// Rule 1: withdraws an ask, at once on the connection that carried it, and again until the store has answered.
     fn withdraw(&self, release: Release) {
         mutant!(NoWithdrawal => return);
         debug_assert!(!self.is_held_under(&release), "a task has the lock that is withdrawn");
@@ -239,13 +230,12 @@ impl Core {
         self.release_later(release);
     }
 
-    /// Withdraws what is nobody's, as a message or a late answer says: never what a task has.
+    /// Withdraws what no one uses, according to a message or a late answer: never what a task has.
     pub(crate) fn withdraw_stray(&self, release: Release) {
         debug_assert!(!self.is_held_under(&release), "a task has the lock that is withdrawn");
         self.release_later(release);
     }
 
-    /// Whether a task here has the lock under the token of `release`.
     fn is_held_under(&self, release: &Release) -> bool {
         let is_held = |lock: &Lock| lock.is_held() && lock.wants(&release.token);
         self.slots_of(&release.key).any(|slot| slot.peek(is_held))
@@ -259,8 +249,8 @@ impl Core {
         if self.store.kind().is_immediate {
             let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
             // An immediate store can't fail.
-            let released = released.now_or_never().and_then(|released| exactly_one(released).ok());
-            if let Some(left) = released.and_then(|released| release.once_done(released.ownership)) {
+            let ownership = released.now_or_never().and_then(|released| exactly_one(released).ok());
+            if let Some(left) = ownership.and_then(|ownership| release.once_done(ownership)) {
                 self.schedule.release(left);
             }
         } else {
@@ -268,7 +258,7 @@ impl Core {
         }
     }
 
-    /// Releases the lease of a slot that nobody uses, unless a task takes the lease over first.
+    /// Releases the lease of a slot that is not in use, unless a task takes the lease over first.
     fn release_unless_taken_over(&self, slot: &Arc<Slot>) {
         mutant!(DroppedGuardKept => return);
         if self.store.kind().is_immediate {
@@ -278,43 +268,58 @@ impl Core {
         }
     }
 
-    /// Ends the lease under its hold, if the lease has `token` (rule L6: a hold that outlives its deadline ends the
-    /// whole lease). A body under the hold is woken, and the lease is released once the body is dropped (rule 14).
+    /// Ends the lease under its hold, if the lease has `token` (rule L1: a hold that outlives its deadline ends the whole lease). A body
+    /// under the hold is woken, and the lease is released once the body is dropped (rule 13).
     pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, reason: LossReason) {
         for hold in slot.step(|lock, out| lock.revoke(token, reason, slot.env(), out)) {
             self.note_loss(slot.key(), hold);
         }
     }
 
-    /// A request that replaces the holder enters in front of all others (rule 25). A hold here ends by force.
+    /// Enters a request that replaces the holder, in front of all others (rule 25). A hold here ends by force.
     fn enter_in_front(self: &Arc<Self>, key: &Arc<str>) -> acquire::Task {
         loop {
             match self.table().enter_in_front(self, key) {
-                (slot, Seized::Entered(id)) => return acquire::Task::entrant(slot, id),
-                (slot, Seized::Leased(token)) => self.revoke(&slot, Some(&token), LossReason::Forced),
+                (slot, Ok(id)) => return acquire::Task::entrant(slot, id),
+                (slot, Err(token)) => self.revoke(&slot, Some(&token), LossReason::Forced),
             }
         }
     }
 
-    /// Whether a task of this process holds the lock, alone or shared.
+    /// Whether a task of this process holds the lock, exclusive or shared.
     fn is_held_here(&self, key: &str) -> bool {
         self.slots_of(key).any(|slot| slot.peek(Lock::is_held))
     }
 
-    /// Whether this process uses `token`, in whatever mode it has the lock or asks for it.
+    /// The note of a hold here, in whatever mode.
+    pub(crate) fn note_here(&self, key: &str) -> Option<String> {
+        self.slots_of(key).find_map(|slot| slot.peek(|lock| lock.note_here().map(str::to_owned)))
+    }
+
+    /// For how long the lock has been held under `token`, and the note: as this process knows from its own hold, else as the token says.
+    pub(crate) fn told_of(&self, key: &str, token: &Token) -> (Option<Duration>, Option<String>) {
+        let now = Moment::now();
+        if let Some((since, note)) = self.slots_of(key).find_map(|slot| slot.peek(|lock| lock.hold_under(token))) {
+            return (Some(now.since(since)), note);
+        }
+        let made_at = token.made_at().filter(|_| !token.is_unused());
+        (made_at.map(|at| Duration::from_micros(now.unix_micros().saturating_sub(at))), token.note())
+    }
+
+    /// Whether this process uses `token`, in whatever mode.
     fn uses(&self, key: &str, token: &Token) -> bool {
         mutant!(OtherModeIsReleased => return self.is_held_here(key));
         self.slots_of(key).any(|slot| slot.peek(|lock| lock.uses(token)))
     }
 
-    /// Whether this process keeps a lease of the lock, and no task of it holds the lock.
+    /// Whether this process keeps a lease of the lock, and no task here holds the lock.
     pub(crate) fn lingers(&self, key: &str) -> bool {
         self.slots_of(key).any(|slot| slot.peek(Lock::lingers)) && !self.is_held_here(key)
     }
 
-    /// The slots of a lock: first that of the lock alone. The others are looked for only when that does not do.
+    /// The slots of a lock.
     fn slots_of(&self, key: &str) -> impl Iterator<Item = Arc<Slot>> {
-        self.table.get(key).into_iter().chain(std::iter::once_with(|| self.table.sharing(key)).flatten())
+        self.table.of_key(key).into_iter()
     }
 }
 

@@ -1,123 +1,108 @@
 //! [`Lock`]: what one process knows of one lock in one mode, and what it decides about it.
 //!
-//! It is a plain value. It sends nothing, wakes nobody, and reads no clock of its own. Each call tells it what happened; it asks its
-//! [`Env`] for what it needs to know, and leaves in [`Effects`], or returns, what is to be done. So any two threads that use a lock are
-//! one step after the other. The kinds of calls are these, in about the order of one acquire:
+//! A plain value: it sends nothing, wakes no task, and has no clock. Each call tells it what happened; it asks its [`Env`] for what it
+//! needs to know, and returns what is to be done, or leaves it in [`Effects`]. The slot's mutex serializes the calls. They are these, in
+//! about the order of one acquire:
 //!
 //! - A task [enters](Lock::enter), and [polls](Lock::poll) until it has its hold, has to send a command, or fails.
-//! - The answers of the store: [`Lock::on_answer`], [`Lock::on_grant`], [`Lock::on_confirmed`], [`Lock::on_drawn`], [`Lock::on_renewal`].
+//! - The store answers or pushes: [`Lock::on_answer`], [`Lock::on_grant`], [`Lock::on_confirmed`], [`Lock::on_drawn`],
+//!   [`Lock::on_renewal`].
 //! - A hold [ends](Lock::end), or is [lost](Lock::revoke). A task that gives up [leaves](Lock::leave).
 //! - The keeper [looks](Lock::look) when [`Lock::is_tracked`] or [`Lock::next_looks`] asks for it.
-//! - After each of these calls, [`Lock::settle`]: what nobody needs is released, and the next task is woken.
+//! - After each of these calls, [`Lock::settle`] releases what no task needs, and wakes the next task.
 //!
-//! **A lease that no hold uses lies free in the process, and a task takes it when it is polled.** Nothing is given to a task that does
-//! not run: a wake is a hint. Who may take it is decided by [`WaitQueue`]: first come, first served, but whoever was woken and is not
-//! polled within a tick is passed over. What nobody takes goes back to the store (`idle.rs`). A lease that passes from one task here to
+//! **A lease that no hold uses lies free in the process, and a task takes it when it is polled.** Nothing is given to a task that does not
+//! run: a wake is a hint. [`WaitQueue`] decides which task may take it: first come, first served, but a task that was woken and is not
+//! polled within a tick is passed over. What no task takes goes back to the store (`idle.rs`). A lease that passes from one task here to
 //! the next needs no round trip: this is lock cohorting (Dice, Marathe, Shavit, "Lock Cohorting", PPoPP 2012) over a lease.
 //!
-//! What the process has in the store, or has asked for, is a [`Lane`]. The exclusive lock has one lane, and so have the readers of a
-//! process together; each permit has one.
+//! What the process has in the store, or has asked for, is a [`Lane`]. The exclusive lock has one lane, all readers of a process share one,
+//! and each permit has its own.
 //!
-//! It rests on the rules L1 to L9 in `docs/protocol.md`. The code refers to them by number.
+//! It rests on the rules L1 to L9 in `docs/protocol.md` (L3, L5, L6 and L8 are not in use). The code refers to them by number.
 
 mod attempt;
 mod ending;
-mod env;
 mod hold;
 mod idle;
 mod lease;
-mod lingering;
-mod look;
-mod no_hold;
 mod pending_ask;
-#[cfg(test)]
-mod plain;
-mod polling;
 mod queue;
 mod readers;
-mod refusal;
 mod request;
-mod seizing;
-mod status;
 mod step;
-mod terms;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod upkeep;
 mod wait_queue;
 
-pub(crate) use attempt::{Attempt, Told, answer_time};
-pub(crate) use ending::{Ended, Ending, User};
-pub(crate) use env::{Effects, Env};
+pub(crate) use attempt::{Attempt, LastAnswer, NoHold, answer_time};
+pub(crate) use ending::{Ending, User};
 pub(crate) use hold::EndedHold;
 #[cfg(test)]
 pub(crate) use lease::Fences;
 pub(crate) use lease::Lease;
-pub(crate) use look::{Action, Round, Trigger};
-pub(crate) use no_hold::NoHold;
 pub(crate) use pending_ask::PendingAsk;
 pub(crate) use queue::Entered;
-pub(crate) use readers::Joined;
-pub(crate) use request::{IfBusy, ResolvedRequest};
-pub(crate) use seizing::{Adopted, Seized};
+pub(crate) use request::{HoldOptions, IfBusy, ResolvedRequest, Terms, Whole};
 pub(crate) use step::{Started, Step};
-pub(crate) use terms::{Terms, Whole};
-pub(crate) use tokens::{ForcedToken, ReleaseDone};
+pub(crate) use tokens::EndingToken;
+pub(crate) use upkeep::{Action, Round, Trigger};
 pub(crate) use wait_queue::{WaitQueue, Waiter};
+
+use std::sync::Arc;
+use std::task::Waker;
 
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
 use crate::clock::{Deadline, Moment};
 use crate::observe::Path;
-use crate::protocol::{Release, StoreError};
+use crate::protocol::{Connection, Release, StoreError, StoreKind};
+use crate::settings::Settings;
+use crate::share::{Share, SharedLeases};
 use crate::token::Token;
 use hold::ActiveHold;
-use tokens::{EndingToken, ForcedHold};
+use tokens::ForcedHold;
 
-/// The id of the first task, less one.
-const FIRST: u64 = 1 << 62;
-
-/// One lock in one mode, as one process knows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Lock {
-    /// The tasks that wait.
     waiters: WaitQueue,
-    /// How many tasks have entered, and have not been polled.
+    /// Tasks that have entered and have not been polled.
     entrants: u32,
     lanes: SmallVec<[Lane; 1]>,
-    /// The id of the last request that replaces the holder (rule 25). No id is zero.
+    /// The id of the latest request that replaces the holder (rule 25). No id is zero.
     newest: u64,
     counts: Counts,
     /// Whether the keeper looks at the lock at each of its ticks.
     is_tracked: bool,
-    /// Whether [`Lock::next_looks`] has changed since it was last arranged.
+    /// Whether [`Lock::next_looks`] has changed since the last [`Lock::take_new_look`].
     has_new_look: bool,
-    /// How many tasks the next tick wakes: twice as many as the last one.
-    wakes: u32,
-    /// How often in a row a lease that lay free was taken by nobody.
+    /// For how many ticks in a row a task was needed. Each wakes twice as many tasks as the one before.
+    needy_ticks: u32,
+    /// How often in a row no task took a lease that lay free.
     untaken: u32,
-    /// Why the last command to the store failed. Boxed, like all that most locks never have.
+    /// Why the last command to the store failed. Boxed, like everything that most locks never have.
     failure: Option<Box<StoreError>>,
-    /// Before this time nobody asks the store: the first task backs off, or a store without a queue is polled later.
+    /// No task asks the store before this time: the first task backs off, or a store without a queue is polled later.
     pauses: Option<Box<Deadline>>,
-    /// Tokens that are being released.
+    /// Tokens whose release is not finished: see [`EndingToken`].
     ending: ThinVec<EndingToken>,
-    /// The tokens whose lock was released by force, as a message says. Each stays here until the users of its hold are gone, or
-    /// until the store says that the message was wrong.
+    /// The tokens whose lock was released by force, according to a message. Each stays here until the users of its hold are gone, or until
+    /// the store says that the message was wrong.
     forced: ThinVec<ForcedHold>,
 }
 
-/// What the process has of the lock in the store, or has asked for.
+/// What the process has in the store, or has asked for.
 #[derive(Debug)]
 pub(crate) struct Lane {
     standing: Standing,
     /// The task that waits for the answer to a command about this lane.
     acting: Option<Acting>,
-    /// Since when a task could have taken it.
+    /// Since when it has been free for a task to take.
     free_since: Option<Moment>,
-    /// When the keeper last asked whether another process waits for what lies free.
+    /// When the keeper last asked whether another process waits for this free lane.
     probed: Option<Moment>,
 }
 
@@ -134,37 +119,91 @@ enum Standing {
 struct Acting {
     id: u64,
     since: Moment,
-    /// Whether it waits for its release, which carries an ask along: it does not want the lock.
-    releases: bool,
 }
 
-/// Counts of the plain path. They are kept where a lock is taken anyway: that of the slot, and that of the table once the slot is
-/// forgotten.
+/// Counts of the plain path. They live under mutexes that are taken anyway: the slot's, and the table's once the slot is forgotten.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// How many holds there have been.
     pub(crate) holds: u64,
     pub(crate) hand_overs: u64,
     pub(crate) hand_offs: u64,
 }
 
-impl Default for Lock {
-    fn default() -> Self {
-        Self {
-            waiters: WaitQueue::around(FIRST),
-            entrants: 0,
-            lanes: SmallVec::new(),
-            newest: 0,
-            counts: Counts::default(),
-            is_tracked: false,
-            has_new_look: false,
-            wakes: 1,
-            untaken: 0,
-            failure: None,
-            pauses: None,
-            ending: ThinVec::new(),
-            forced: ThinVec::new(),
+/// What surrounds a lock: its name, the clock, the store as it is now. No call here blocks, and none changes the lock.
+pub(crate) trait Env {
+    /// Reads the clock at each call.
+    fn now(&self) -> Moment;
+    fn settings(&self) -> &Settings;
+    fn key(&self) -> &Arc<str>;
+    /// `None` for the exclusive lock.
+    fn share(&self) -> Option<Share>;
+    /// Counts the leases of this process that share the lock. `None` for the exclusive lock.
+    fn leases(&self) -> Option<&SharedLeases>;
+    /// A token that was never used.
+    fn next_token(&self, now: Moment, may_linger: bool, note: Option<&str>) -> Token;
+    fn is_own_token(&self, token: &Token) -> bool;
+    /// The keeper's connection to the lock's server. Tasks have one of their own.
+    fn keepers_connection(&self) -> Connection;
+    /// Whether one more lease may linger. A lease that lingered and `was_used` has proved useful.
+    fn admits_lingering(&self, was_used: bool) -> bool;
+    fn kind(&self) -> &'static StoreKind;
+}
+
+/// What is to be done after a step, once the mutex is released, in addition to what the step returns.
+#[expect(clippy::struct_excessive_bools, reason = "each asks for something of its own")]
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// Tasks that watch a hold look again.
+    pub(crate) wakes: bool,
+    pub(crate) lingers: bool,
+    /// A task was overtaken; its command may still be sent.
+    pub(crate) is_overtaken: bool,
+    /// A lease lies free, and no task here waits for it: the keeper releases it unless a task takes it first.
+    pub(crate) leaves: bool,
+    /// A permit was refused, to a task that waits or not: tasks of this process that use the lock in another mode are in its way.
+    pub(crate) refused_permit: Option<bool>,
+    pub(crate) woken: Wakes,
+    /// Wakers that are no longer needed. They are dropped without a mutex.
+    pub(crate) old_wakers: ThinVec<Waker>,
+    pub(crate) releases: ThinVec<Release>,
+    pub(crate) withdrawals: ThinVec<Release>,
+}
+
+impl Effects {
+    /// Whether there is anything to do apart from waking the watchers.
+    pub(crate) fn has_more(&self) -> bool {
+        self.lingers
+            || self.leaves
+            || self.refused_permit.is_some()
+            || !self.woken.is_empty()
+            || !self.old_wakers.is_empty()
+            || !self.releases.is_empty()
+            || !self.withdrawals.is_empty()
+    }
+}
+
+/// The wakers of the tasks to wake. Usually there is one at most, which needs no allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes {
+    first: Option<Waker>,
+    more: ThinVec<Waker>,
+}
+
+impl Wakes {
+    fn push(&mut self, waker: Waker) {
+        if self.first.is_none() {
+            self.first = Some(waker);
+        } else {
+            self.more.push(waker);
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn wake(self) {
+        self.first.into_iter().chain(self.more).for_each(Waker::wake);
     }
 }
 
@@ -189,10 +228,6 @@ impl Lane {
         if let Standing::Asking(pending) = &mut self.standing { Some(pending) } else { None }
     }
 
-    fn hold(&self) -> Option<&ActiveHold> {
-        self.lease()?.hold.as_ref()
-    }
-
     fn token(&self) -> &Token {
         match &self.standing {
             Standing::Asking(pending) => &pending.token,
@@ -204,7 +239,7 @@ impl Lane {
         self.acting.is_some_and(|acting| acting.id == id)
     }
 
-    /// Whether the first task may take it: nobody uses what is granted.
+    /// Whether the first task may take it: no task uses what is granted.
     fn is_free(&self) -> bool {
         self.acting.is_none()
             && match &self.standing {
@@ -213,39 +248,29 @@ impl Lane {
             }
     }
 
-    /// Whether it is an ask that no task waits for: it waits in the store, or a task has to repeat it.
+    /// Whether it is an ask that no task acts for: it waits in the store, or a task has to repeat it.
     fn is_idle_ask(&self) -> bool {
         self.acting.is_none() && self.pending().is_some_and(|pending| !pending.is_granted())
     }
 
-    /// The release, or the withdrawal, of what the store may have.
-    fn into_release(self, env: &dyn Env) -> Option<Release> {
-        match self.standing {
+    /// The release, or the withdrawal, of what may be in the store.
+    fn release(&self, env: &dyn Env) -> Option<Release> {
+        match &self.standing {
             Standing::Leased(lease) => Some(lease.release(env)),
             Standing::Asking(pending) => pending.may_stand().then(|| pending.withdrawal(env)),
         }
     }
 }
 
-/// What others may know.
 impl Lock {
-    fn lane(&self, at: usize) -> Option<&Lane> {
-        self.lanes.get(at)
-    }
-
     fn place_of(&self, token: &Token) -> Option<usize> {
         self.lanes.iter().position(|lane| lane.token() == token)
     }
 
-    /// Takes the lane of the lease of `token`, if there is one that meets the `condition`.
-    fn take_lease(&mut self, token: &Token, condition: impl Fn(&Lease) -> bool) -> Option<Lease> {
-        self.take_lease_if(|lease| lease.token == *token && condition(lease))
-    }
-
-    /// Takes the first lane with a lease that meets the `condition`.
-    fn take_lease_if(&mut self, condition: impl Fn(&Lease) -> bool) -> Option<Lease> {
+    /// Removes the first lane with a lease that meets the `condition`.
+    fn take_lease(&mut self, condition: impl Fn(&Lease) -> bool) -> Option<Lease> {
         let at = self.lanes.iter().position(|lane| lane.lease().is_some_and(&condition))?;
-        match self.remove(at).standing {
+        match self.remove(at)?.standing {
             Standing::Leased(lease) => Some(lease),
             Standing::Asking(_) => None,
         }
@@ -263,26 +288,26 @@ impl Lock {
         self.lanes.iter().filter_map(Lane::pending)
     }
 
-    /// The lease of a token.
     pub(crate) fn lease_under(&mut self, token: &Token) -> Option<&mut Lease> {
         self.leases_mut().find(|lease| lease.token == *token)
     }
 
-    /// The lease that carries the hold `id`.
     pub(crate) fn lease_of(&self, id: u64) -> Option<&Lease> {
         self.leases().find(|lease| lease.carries(id))
     }
 
-    /// The same, to change it.
     pub(crate) fn lease_of_mut(&mut self, id: u64) -> Option<&mut Lease> {
         self.leases_mut().find(|lease| lease.carries(id))
     }
 
     fn holds(&self) -> impl Iterator<Item = &ActiveHold> {
-        self.lanes.iter().filter_map(Lane::hold)
+        self.leases().filter_map(|lease| lease.hold.as_ref())
     }
 
-    /// Whether a task here holds the lock.
+    pub(crate) fn lingers(&self) -> bool {
+        self.leases().any(Lease::lingers)
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.holds().next().is_some()
     }
@@ -299,40 +324,32 @@ impl Lock {
         self.leases().next().is_none() && (self.entrants > 0 || !self.waiters.is_empty() || !self.lanes.is_empty())
     }
 
-    fn is_unused(&self) -> bool {
-        self.lanes.is_empty() && self.entrants == 0 && self.waiters.is_empty() && self.ending.is_empty()
-    }
-
-    /// What was counted, if no task uses the lock: then it may be forgotten.
+    /// The counts, if no task uses the lock: then it may be forgotten.
     pub(crate) fn counts_if_unused(&self) -> Option<Counts> {
-        self.is_unused().then_some(self.counts)
+        let is_unused =
+            self.lanes.is_empty() && self.entrants == 0 && self.waiters.is_empty() && self.ending.is_empty();
+        is_unused.then_some(self.counts)
     }
 
-    /// What was counted, how many tasks hold the lock, and whether its lease lingers.
+    /// The counts, how many tasks hold the lock, and whether its lease lingers.
     pub(crate) fn counts(&self) -> (Counts, u32, bool) {
         (self.counts, self.holds().map(ActiveHold::users).sum(), self.lingers())
     }
 
-    /// Whether the keeper looks at the lock at each of its ticks.
     pub(crate) fn is_tracked(&self) -> bool {
         self.is_tracked
     }
 
-    /// When the keeper has to look at the lock, whatever happens: at each of these times.
+    /// The times at which the keeper has to look at the lock, whatever happens.
     pub(crate) fn next_looks(&self) -> impl Iterator<Item = &Deadline> {
         let looks = self.leases().filter_map(|lease| lease.upkeep.look_at.as_deref());
         let pauses = self.pauses.as_deref().filter(|_| !self.waiters.is_empty());
         looks.chain(pauses)
     }
 
-    /// Whether [`Lock::next_looks`] has changed since it was last taken.
+    /// Whether [`Lock::next_looks`] has changed since the last [`Lock::take_new_look`].
     pub(crate) fn has_new_look(&self) -> bool {
         self.has_new_look
-    }
-
-    /// The timer has ended that was set.
-    pub(crate) fn on_timer(&mut self) {
-        self.has_new_look = true;
     }
 
     /// Whether [`Lock::next_looks`] has changed since the last call.
@@ -341,7 +358,6 @@ impl Lock {
     }
 }
 
-/// What tests set up.
 #[cfg(test)]
 impl Lock {
     pub(crate) fn any_lease(&mut self) -> &mut Lease {
@@ -349,7 +365,7 @@ impl Lock {
     }
 
     pub(crate) fn take_any_lease(&mut self) -> Lease {
-        self.take_lease_if(|_| true).expect("a lease")
+        self.take_lease(|_| true).expect("a lease")
     }
 
     pub(crate) fn track(&mut self) {
@@ -358,7 +374,7 @@ impl Lock {
 }
 
 impl Counts {
-    /// Counts a hold that begins.
+    /// Counts a hold that starts.
     fn count(&mut self, path: Path) {
         self.holds += 1;
         self.hand_overs += u64::from(path == Path::HandOver);

@@ -1,12 +1,12 @@
-//! [`LockInfo`]: what a look at a lock shows. [`LockStats`]: what a manager has counted.
+//! [`LockInfo`]: the state of a lock. [`LockStats`]: what a manager has counted.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Who has a lock, for how long, and who waits for it: see [`LockManager::inspect`](crate::LockManager::inspect).
+/// The holder of a lock, its time, and the waiters: see [`LockManager::inspect`](crate::LockManager::inspect).
 ///
-/// It was true at one instant on the server, and may be out of date when it is read. It is for people and for dashboards.
-/// Code that needs the lock asks for the lock.
+/// It was true at one instant on the server, and may be out of date when you read it. It is for people and for dashboards. Code that needs
+/// the lock should acquire it.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the lock")]
 #[non_exhaustive]
@@ -16,27 +16,35 @@ pub struct LockInfo {
     /// The label of the manager that holds the lock (by default its host and process id), the first of them when several do.
     /// `None` when another kind of client holds it.
     pub holder: Option<String>,
-    /// The labels of the managers that hold the lock, one for each lease. A lock that is held alone has one. The readers of one
-    /// manager have one lease together. At most 1,000 are named.
+    /// The labels of the managers that hold the lock, one for each lease. An exclusive lock has one. The readers of one manager share one
+    /// lease. At most 1,000 are named.
     pub holders: Vec<String>,
+    /// The [`note`](crate::LockRequest::note) of the request with which `holder` got the lock, if it had one. Tasks of one process may hand
+    /// the lock over without the server: then other managers still see the note of the task that asked the server, and the manager that
+    /// holds the lock sees the note of the task that has it now.
+    pub note: Option<String>,
+    /// How long `holder` has had the lock. On the manager that holds it, this is the time of the current hold. On another manager it is the
+    /// time since that process asked for the lock, by the clocks of both hosts: it includes the wait, and earlier holds that tasks of the
+    /// process handed over to each other. `None` when the holder is another kind of client or an earlier version of this one, and when
+    /// there is none because the lock rests or waits for its adopter.
+    pub held_for: Option<Duration>,
     /// How much longer the server keeps the lock for its holder, if the holder does not renew its lease. `Duration::MAX` for
     /// a lock that another kind of client set without an expiry.
     pub remaining: Duration,
-    /// The labels of the processes that wait for the lock, first come first. A process with many waiting tasks is one entry.
-    /// At most 1,000 are named.
+    /// The labels of the processes that wait for the lock, in the order of the queue. A process with many waiting tasks is one entry. At
+    /// most 1,000 are named.
     pub waiting: Vec<String>,
     /// How the lock is held.
     pub mode: LockMode,
     /// Whether the manager that was asked holds the lock itself. The tasks of one manager share its lease.
     pub is_held_here: bool,
     /// Whether the lock rests: no hold is left, and others are still kept out for `remaining` because of an
-    /// [`at_least`](crate::LockRequest::at_least). The holder is who held it last.
+    /// [`at_least`](crate::LockRequest::at_least) or a [`lock_delay`](crate::LockRequest::lock_delay). `holder` had it last.
     pub rests: bool,
-    /// Whether the lock waits for its adopter: its hold was given away by
-    /// [`LockGuard::into_ticket`](crate::LockGuard::into_ticket), and is renewed by nobody. `remaining` is the rest of the ticket's
-    /// time, and the holder is who gave it away.
+    /// Whether the lock waits for its adopter: its hold was given away by [`LockGuard::into_ticket`](crate::LockGuard::into_ticket), and is
+    /// not renewed. `remaining` is the rest of the ticket's time, and `holder` gave it away.
     pub awaits_adopter: bool,
-    /// Whether the lock was released by force, and its holder was not yet seen to stop. It takes at most 2.5 s.
+    /// Whether the lock was released by force, and its holder has not stopped yet. That takes at most 2.5 s.
     pub is_forced: bool,
 }
 
@@ -48,7 +56,7 @@ pub enum LockMode {
     Exclusive,
     /// By readers, together.
     Read,
-    /// By holders of permits, of which there are this many. Where the holders named different numbers, it is the smallest.
+    /// By holders of permits. If the holders named different numbers, this is the smallest.
     #[non_exhaustive]
     Permits {
         /// How many permits there are.
@@ -69,7 +77,7 @@ impl fmt::Display for LockMode {
 /// What a manager has counted since it was made, and what it does now. [`LockManager::stats`](crate::LockManager::stats)
 /// returns it.
 ///
-/// The numbers belong to one manager of one process. Numbers that only grow start at zero with the manager.
+/// They belong to one manager of one process. Counters start at zero with the manager.
 ///
 /// ```
 /// # use lock_runtime::{LockError, LockManager};
@@ -93,23 +101,22 @@ pub struct LockStats {
     pub lingering: u64,
     /// How many keys are in use now: a task holds the lock, waits for it, or still releases it.
     pub keys: u64,
-    /// How many releases of the background work have no answer yet. It grows while a server is away.
+    /// How many background releases have no answer yet. It grows while a server is unreachable.
     pub unreleased: u64,
-    /// How many holds have begun. A body that enters a lock which its task holds already does not count.
+    /// How many holds have begun. A body that enters a lock that its task already holds does not count.
     pub acquired: u64,
-    /// How many of these holds came from the task before, in this process, without a command.
+    /// How many of these holds were handed over by another task of this process, without a command.
     pub hand_overs: u64,
-    /// How many of these holds came from another process, which passed the lock on.
+    /// How many of these holds were handed off by another process.
     pub hand_offs: u64,
-    /// How many requests ended with [`LockError::Timeout`](crate::LockError::Timeout). A single try that found the lock
-    /// busy counts, too.
+    /// How many requests ended with [`LockError::Timeout`](crate::LockError::Timeout), including single tries that found the lock busy.
     pub timeouts: u64,
     /// How many holds were lost.
     pub lost: u64,
     /// How many commands were sent to servers, on all connections. A batch counts as one. Locks in memory send none.
     pub commands: u64,
-    /// How many times the background work has lengthened a lease.
+    /// How many times a lease was renewed in the background.
     pub renewals: u64,
-    /// How many times a connection was made again after it broke.
+    /// How many times a connection was made again after a break.
     pub reconnects: u64,
 }

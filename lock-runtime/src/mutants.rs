@@ -1,8 +1,8 @@
-//! Bugs on purpose, by which the simulation shows that its checks can fail.
+//! Deliberate bugs, with which the simulation shows that its checks can fail.
 //!
-//! `mutant!(Name => wrong, else right)` is an expression: in a simulated world that was given this bug it is `wrong`, else `right`.
-//! `mutant!(Name => wrong)` is a statement, and does what is wrong, most often `return`. In every build that is not a test of this
-//! crate, the first is `right` and the second is nothing.
+//! `mutant!(Name => wrong, else right)` is an expression: in a simulated world with this bug it is `wrong`, else `right`. `mutant!(Name =>
+//! wrong)` is a statement, and does what is wrong, most often `return`. In every build that is not a test of this crate, the first is
+//! `right` and the second is nothing.
 
 #[cfg(not(test))]
 macro_rules! mutant {
@@ -31,7 +31,8 @@ pub(crate) use seeded::{Mutant, Seeded, is_seeded};
 mod seeded {
     use std::cell::Cell;
 
-    /// A bug in the library's own code. What has to catch it is in `simulation/seeded.rs`, or beside the worlds and scenes that use it.
+    /// A bug in the library's own code. The checks that must catch it are in `simulation/seeded.rs`, or next to the worlds and scenes that
+    /// use it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutant {
         AdoptedLeft,
@@ -53,7 +54,6 @@ mod seeded {
         ExplainedOneByOne,
         FailedDrawNotRepeated,
         FarReleaseCutShort,
-        FarthestForAll,
         FirstAnswerForAll,
         FirstReaderEndsHold,
         ForcedAfterLoss,
@@ -104,8 +104,10 @@ mod seeded {
         NoLeaseCheck,
         NoRoomIsFailure,
         NoSafetyNet,
+        NoTimeToRest,
         NoVerification,
         NoWithdrawal,
+        NotDelayed,
         NotedAfterSending,
         OlderRefusalCounts,
         OlderWaitsOn,
@@ -148,6 +150,7 @@ mod seeded {
         RestartedDraws,
         RestartedIsMarked,
         RetryUnderNewToken,
+        RoomCostsTime,
         SameFence,
         SharedFencesKept,
         SilenceIsBusy,
@@ -181,7 +184,7 @@ mod seeded {
         Wire(lock_wire::simulation::Mutant),
     }
 
-    /// The bugs in the client that worlds and scenes show here.
+    /// The client's bugs that worlds and scenes use here.
     macro_rules! of_wire {
         ($($name:ident)*) => {
             #[allow(non_upper_case_globals, dead_code, reason = "named as the others are; one is for the feature `testing`")]

@@ -1,8 +1,8 @@
-//! Every event for a user's `tracing` subscriber. Each event is one fn. The two spans are [`WaitSpan`] around the wait for a
-//! lock, and [`HoldSpan`] around its hold. The metrics have a file of their own.
+//! Every event for a user's `tracing` subscriber, each as one fn, and the two spans: [`WaitSpan`] around the wait for a lock, and
+//! [`HoldSpan`] around its hold. The metrics have a file of their own.
 //!
-//! Events name keys and labels, never tokens or credentials. Their target is `lock_runtime`. `docs/telemetry.md` has the list:
-//! names, texts and fields are a part of what users rely on.
+//! Events name keys and labels, never tokens or credentials. Their target is `lock_runtime`. `docs/telemetry.md` lists them: users rely on
+//! their names, texts and fields.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ pub(crate) mod metrics;
 #[path = "observe/no_metrics.rs"]
 pub(crate) mod metrics;
 
-/// How a task came by its hold.
+/// How a task got its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// The store granted the lock.
     Store,
-    /// Another process passed the lock on. The store sent a push.
+    /// Another process passed the lock on, and the store sent a push.
     HandOff,
-    /// The task before passed the lock on, in this process.
+    /// The previous task in this process passed the lock on.
     HandOver,
     /// The process has kept the lock since its last hold.
     Linger,
@@ -45,15 +45,40 @@ impl Path {
     }
 }
 
+/// How a wait for a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Granted,
+    Failed(ErrorKind),
+}
+
+impl Outcome {
+    pub(crate) fn of<T>(outcome: Result<T, &LockError>) -> Self {
+        outcome.map_or_else(|error| Self::Failed(error.kind()), |_| Self::Granted)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Failed(ErrorKind::Busy) => "busy",
+            Self::Failed(ErrorKind::Overloaded) => "overloaded",
+            Self::Failed(ErrorKind::Lost) => "lost",
+            Self::Failed(ErrorKind::Unavailable) => "unavailable",
+            Self::Failed(ErrorKind::Misuse) => "misuse",
+            Self::Failed(ErrorKind::ShutDown) => "shut_down",
+        }
+    }
+}
+
 /// A request that ended because the lock was taken for the whole wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimedOut<'a> {
     pub(crate) key: &'a str,
     pub(crate) waited: Duration,
     pub(crate) holder: Option<&'a str>,
-    /// Since when that holder is known here.
+    /// For how long this process has known that holder.
     pub(crate) seen: Option<Duration>,
-    /// So many equal events were left out since the last one.
+    /// How many equal events were left out since the last one.
     pub(crate) left_out: u64,
 }
 
@@ -73,7 +98,7 @@ pub(crate) fn timed_out_here(TimedOut { key, waited, holder, seen, left_out }: T
     );
 }
 
-/// What happens on a normal day: all permits are in use, a lock rests, or the caller has something else to do.
+/// A usual timeout: all permits are in use, a lock rests, or the caller has a fallback.
 pub(crate) fn timed_out_as_usual(why: &str, TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::info!(
         target: "lock_runtime", key, why, waited_ms = millis(waited), holder, seen_ms = seen.map(millis), left_out,
@@ -97,11 +122,11 @@ pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64)
 pub(crate) fn replaced(key: &str, held: Duration, left_out: u64) {
     tracing::info!(
         target: "lock_runtime", key, held_ms = millis(held), left_out,
-        "replaced, as is usual: a newer call has the lock"
+        "replaced, as is usual: a newer call has the lock, or it was released by force"
     );
 }
 
-/// A hold lasts for longer than the user finds usual.
+/// A hold lasts longer than the user considers usual.
 pub(crate) fn held_long(key: &str, held: Duration, left_out: u64) {
     tracing::warn!(
         target: "lock_runtime", key, held_ms = millis(held), left_out,
@@ -109,17 +134,16 @@ pub(crate) fn held_long(key: &str, held: Duration, left_out: u64) {
     );
 }
 
-/// The lock was granted after the lease of its last holder, another process, had ended without a release.
+/// The lock was granted after the lease of its last holder, another process, ended without a release.
 pub(crate) fn took_over(key: &str, holder: Option<&str>) {
     tracing::info!(target: "lock_runtime", key, holder, "took over from a dead holder: its lease ended without a release");
 }
 
-/// A background command failed and will be repeated. The next failures at this server are no events until a command works.
+/// A background command failed and will be repeated. Further failures at this server are not reported until a command works.
 pub(crate) fn keeper_failed(server: &str, command: &str, problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", server, command, error = %problem, "background command failed");
 }
 
-/// A background command works again.
 pub(crate) fn keeper_works(server: &str, command: &str) {
     tracing::debug!(target: "lock_runtime", server, command, "background commands work again");
 }
@@ -138,17 +162,16 @@ pub(crate) fn shut_down_inside(key: &str) {
     );
 }
 
-/// A connection was set up.
 pub(crate) fn connected(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "connected");
 }
 
-/// No connection could be made. The next failures are no events until there is a connection.
+/// No connection could be made. Further failures are not reported until there is a connection.
 pub(crate) fn unreachable(server: &str, problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", server, command = "connect", error = %problem, "can't connect; trying on");
 }
 
-/// A connection that broke was made again, after the time `away`.
+/// A broken connection was replaced after the time `away`.
 pub(crate) fn connected_again(server: &str, label: &str, of_callers: bool, away: Duration) {
     let connection = connection(of_callers);
     tracing::info!(target: "lock_runtime", server, label, connection, away_ms = millis(away), "connected again");
@@ -178,15 +201,30 @@ pub(crate) fn drifts(server: &str, allowed_ppm: u32, measured_ppm: u128, within:
     );
 }
 
-/// The server refused a command in a way that says that another one may have the locks by now.
+/// The server refused a command in a way that suggests that another server has the locks now.
 pub(crate) fn looks_for_master(server: &str, code: &str) {
     tracing::debug!(target: "lock_runtime", server, code, "looking for the master: a command was refused");
 }
 
-/// A connection was given up.
 pub(crate) fn disconnected(server: &str, of_callers: bool) {
     let connection = connection(of_callers);
     tracing::warn!(target: "lock_runtime", server, connection, "connection lost; connecting anew");
+}
+
+/// The credentials provider failed. Further failures are not reported until it sends credentials.
+pub(crate) fn provider_failed(problem: &dyn Display) {
+    tracing::warn!(
+        target: "lock_runtime", error = %problem,
+        "no new credentials: their provider failed; the last ones stay in use, and it is asked again"
+    );
+}
+
+/// A server refused new credentials on a connection.
+pub(crate) fn login_refused(server: &str, problem: &dyn Display) {
+    tracing::warn!(
+        target: "lock_runtime", server, error = %problem,
+        "the server refused new credentials; the connection goes on with the old ones"
+    );
 }
 
 /// A grant arrived for an ask that was given up. The lock is released.
@@ -199,7 +237,7 @@ pub(crate) fn keeper_refused(key: &str, problem: &dyn Display, left_out: u64) {
     tracing::warn!(target: "lock_runtime", key, error = %problem, left_out, "the server refused a background command");
 }
 
-/// A lock was released but could not be passed on: the key of its queue holds something else than a queue.
+/// A lock was released but could not be passed on: the key of its queue holds something other than a queue.
 pub(crate) fn queue_unusable(key: &str, problem: &dyn Display) {
     tracing::warn!(
         target: "lock_runtime", key, error = %problem,
@@ -220,7 +258,7 @@ pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
     );
 }
 
-/// It could not be found out whether the server may drop locks. The check needs the right `+info`.
+/// Whether the server may drop locks is unknown. The check needs the right `+info`.
 pub(crate) fn eviction_unknown(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "can't tell whether the server evicts locks; that needs +info");
 }
@@ -231,8 +269,7 @@ fn millis(duration: Duration) -> u64 {
 
 // --- Spans ---
 //
-// Without a subscriber, or with a level that leaves them out, a span costs one look at a number. The hold has a span only when the wait
-// before it had one.
+// Without a subscriber, or when the level leaves it out, a span costs one load. A hold has a span only if the wait before it had one.
 
 /// The span of a task that waits for a lock.
 #[derive(Debug)]
@@ -243,7 +280,7 @@ pub(crate) struct WaitSpan {
 }
 
 impl WaitSpan {
-    /// `None` when nobody listens.
+    /// `None` without a subscriber for it.
     pub(crate) fn begin(key: &str, prefix: &str) -> Option<Self> {
         let span = tracing::debug_span!(
             target: "lock_runtime",
@@ -258,7 +295,7 @@ impl WaitSpan {
         (!span.is_disabled()).then(|| Self { span, key: key.into(), since: Instant::now() })
     }
 
-    /// A future that is polled inside of this span.
+    /// Polls the future inside this span.
     pub(crate) fn around<F: Future>(&self, waiting: F) -> Instrumented<F> {
         waiting.instrument(self.span.clone())
     }
@@ -266,27 +303,18 @@ impl WaitSpan {
     /// Ends the span. The path is that of the hold.
     pub(crate) fn end(self, outcome: Result<Option<Path>, &LockError>) {
         self.span.record("lock.waited_ms", millis(self.since.elapsed()));
+        self.span.record("lock.outcome", Outcome::of(outcome).name());
         match outcome {
             Ok(path) => {
-                self.span.record("lock.outcome", "granted");
                 if let Some(path) = path {
                     self.span.record("lock.path", path.name());
                 }
             }
             Err(error) => {
-                // Of several keys it may be another than that of the span.
+                // With several keys it may not be the key of the span.
                 if let Some(key) = error.key().filter(|key| **key != *self.key) {
                     self.span.record("lock.key", key);
                 }
-                let outcome = match error.kind() {
-                    ErrorKind::Busy => "busy",
-                    ErrorKind::Overloaded => "overloaded",
-                    ErrorKind::Lost => "lost",
-                    ErrorKind::Unavailable => "unavailable",
-                    ErrorKind::Misuse => "misuse",
-                    ErrorKind::ShutDown => "shut_down",
-                };
-                self.span.record("lock.outcome", outcome);
                 if let LockError::Timeout { holder: Some(holder), .. } = error {
                     self.span.record("lock.holder", holder.as_str());
                 }
@@ -295,18 +323,19 @@ impl WaitSpan {
     }
 }
 
-/// The span of a hold; `None` without a subscriber. It is in a box, since most holds have none.
+/// The span of a hold; `None` without a subscriber. Boxed, because most holds have none.
 #[derive(Debug, Default)]
 pub(crate) struct HoldSpan(Option<Box<Span>>);
 
 impl HoldSpan {
-    pub(crate) fn begin(key: &str, prefix: &str, path: Option<Path>) -> Self {
+    pub(crate) fn begin(key: &str, prefix: &str, note: Option<&str>, path: Option<Path>) -> Self {
         let span = tracing::debug_span!(
             target: "lock_runtime",
             "cache_lock.hold",
             lock.key = key,
             lock.prefix = prefix,
             lock.path = path.map(Path::name),
+            lock.note = note,
             lock.outcome = field::Empty,
         );
         Self((!span.is_disabled()).then(|| Box::new(span)))
@@ -317,7 +346,7 @@ impl HoldSpan {
         self.0.is_some()
     }
 
-    /// Enters the span for the time of one poll.
+    /// Enters the span for one poll.
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         self.0.as_ref().map(|span| span.enter())
     }
@@ -328,7 +357,7 @@ impl HoldSpan {
             let outcome = match error {
                 None => "released",
                 Some(error) if error.is_lost() => "lost",
-                // It is repeated in the background.
+                // The release is repeated in the background.
                 Some(_) => "unreleased",
             };
             span.record("lock.outcome", outcome);

@@ -1,25 +1,16 @@
 //! [`Opaque`]: an `Arc` that is `Send` and `Sync` at a glance.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// An `Arc` whose value the compiler does not look into to find that it is `Send` and `Sync`.
+/// An `Arc` that the compiler knows to be `Send` and `Sync` without looking into its value.
 ///
-/// The types of this crate refer to each other in circles, and the public handles reach them all. The compiler proves anew for
-/// each generic fn of a user that a handle inside of it is `Send`. That took 0.4 s a fn. Here the proof ends at the
-/// `dyn … + Send + Sync`. To read the value costs a virtual call.
-pub(crate) struct Opaque<T: 'static>(Arc<dyn Value<T> + Send + Sync>);
-
-trait Value<T> {
-    fn value(&self) -> &T;
-}
-
-impl<T> Value<T> for T {
-    fn value(&self) -> &T {
-        self
-    }
-}
+/// The types of this crate refer to each other in circles, and the public handles reach them all. For each generic fn of a user, the
+/// compiler proves again that a handle in it is `Send`. That took 0.4 s per fn. Here the proof ends at the `dyn … + Send + Sync`. Reading
+/// the value costs a virtual call.
+pub(crate) struct Opaque<T: 'static>(Arc<dyn Borrow<T> + Send + Sync>);
 
 impl<T: Send + Sync> Opaque<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -37,7 +28,7 @@ impl<T> Deref for Opaque<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        Value::<T>::value(&*self.0)
+        Borrow::<T>::borrow(&*self.0)
     }
 }
 

@@ -11,9 +11,9 @@ use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
 use crate::held::Held;
 use crate::key::PrefixPlace;
-use crate::lock::{IfBusy, ResolvedRequest, Terms};
+use crate::lock::{HoldOptions, IfBusy, ResolvedRequest, Terms};
 use crate::opaque::Opaque;
-use crate::settings::Settings;
+use crate::settings::{Settings, problem_of_note};
 use crate::share::Share;
 use crate::store::{Feature, Store as _};
 use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, entry, key, scope, surroundings};
@@ -26,6 +26,10 @@ const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a
 const NO_KEYS_REPLACED: &str = "`replace` is for one key: a request for several keys waits for each of them";
 const NO_SHARE_REPLACED: &str = "`replace` takes the lock from its holder, and `read` or `permits` have it together: leave one of \
     them out";
+/// Why `lock_delay` is refused for a reader.
+const READERS_WRITE_NOTHING: &str =
+    "a reader has sent no write that could still arrive: leave `lock_delay` or `read` out";
+
 const NO_TRY_REPLACES: &str =
     "`replace` waits until the holder has stopped, and a timeout of zero waits for nobody: write a timeout";
 
@@ -42,8 +46,8 @@ pub struct LockOptions {
     expire: Option<Duration>,
     linger: Option<Duration>,
     renew: Option<bool>,
-    max_hold: Option<Duration>,
-    at_least: Duration,
+    hold: HoldOptions,
+    lock_delay: Option<Duration>,
     fenced: bool,
     expects_failure: bool,
     share: Option<Share>,
@@ -51,8 +55,8 @@ pub struct LockOptions {
     on_busy: OnBusy,
 }
 
-/// The options that take a number where another takes a `Duration`. One time at a time, since the compiler shows a user the
-/// whole call where a number is no number.
+/// The options that take a number where another takes a `Duration`. One option per invocation: for an argument that is not a number, the
+/// compiler shows the user the whole invocation.
 macro_rules! units {
     ($set:ident: $ms:ident, $s:ident) => {
         units!(@$set $ms from_millis);
@@ -77,14 +81,14 @@ impl LockOptions {
         Self {
             name,
             names: None,
-            // A name that holds a longer prefix is refused.
+            // A name with a longer prefix is refused.
             prefix: u16::try_from(prefix.len()).unwrap_or(u16::MAX),
             timeout: None,
             expire: None,
             linger: None,
             renew: None,
-            max_hold: None,
-            at_least: Duration::ZERO,
+            hold: HoldOptions::default(),
+            lock_delay: None,
             fenced: false,
             expects_failure: false,
             share: None,
@@ -103,7 +107,7 @@ impl LockOptions {
         Self { names: names.ok(), ..Self::named(prefix, name) }
     }
 
-    /// The lock of this whole name, as it stands in Redis.
+    /// The lock with this whole name, as in Redis.
     pub(crate) fn of_whole_name(name: &str) -> Self {
         Self::named("", key::whole_name(name))
     }
@@ -132,14 +136,21 @@ impl LockOptions {
     /// The option `max_hold = EXPR`.
     #[must_use]
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.max_hold = Some(max_hold);
+        self.hold.max_hold = Some(max_hold);
         self
     }
 
     /// The option `at_least = EXPR`.
     #[must_use]
     pub fn at_least(mut self, at_least: Duration) -> Self {
-        self.at_least = at_least;
+        self.hold.at_least = at_least;
+        self
+    }
+
+    /// The option `lock_delay = EXPR`.
+    #[must_use]
+    pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
+        self.lock_delay = Some(lock_delay);
         self
     }
 
@@ -148,6 +159,7 @@ impl LockOptions {
     units!(linger: linger_ms, linger_s);
     units!(max_hold: max_hold_ms, max_hold_s);
     units!(at_least: at_least_ms, at_least_s);
+    units!(lock_delay: lock_delay_ms, lock_delay_s);
 
     fn amount(
         self,
@@ -160,6 +172,17 @@ impl LockOptions {
             return set(self, unit(amount));
         }
         self.refuse(setting, "it is negative or larger than a u64 holds")
+    }
+
+    /// The option `note = EXPR`.
+    #[must_use]
+    pub fn note(mut self, note: impl AsRef<str>) -> Self {
+        let note = note.as_ref();
+        if let Some(problem) = problem_of_note(note) {
+            return self.refuse("note", problem);
+        }
+        self.hold.note = (!note.is_empty()).then(|| note.into());
+        self
     }
 
     /// The option `renew = BOOL`.
@@ -176,7 +199,7 @@ impl LockOptions {
         self
     }
 
-    /// The option `on_fail`: the caller has something to do when the lock is busy, so that is no warning.
+    /// The option `on_fail`: the caller handles a busy lock, so that is not logged as a warning.
     #[must_use]
     pub fn expects_failure(mut self) -> Self {
         self.expects_failure = true;
@@ -232,7 +255,7 @@ impl LockOptions {
         settings: &Settings,
         is_body: bool,
     ) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
-        // First, since it reports an impossible setting of the manager, which the checks below would take for one of the request.
+        // First, since it reports a wrong setting of the manager, which the checks below would blame on the request.
         let key = settings.full_name(self.name.clone()?)?;
         let request = self.resolve_for(key, settings, is_body)?;
         if request.replaces() {
@@ -251,7 +274,14 @@ impl LockOptions {
     fn resolve_for(&self, key: Arc<str>, settings: &Settings, is_body: bool) -> Result<ResolvedRequest, LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
-        let terms = Terms::new(self.max_hold, self.at_least, settings)?;
+        let lock_delay = match self.lock_delay {
+            Some(delay) if self.share == Some(Share::READ) && !delay.is_zero() => {
+                return Err(LockError::setting("lock_delay", READERS_WRITE_NOTHING));
+            }
+            _ if !is_body || self.share == Some(Share::READ) => Duration::ZERO,
+            delay => delay.unwrap_or(settings.default_lock_delay),
+        };
+        let terms = Terms::new(&self.hold, lock_delay, settings)?;
         let linger_cs = settings.linger_cs(self.linger)?;
         let mut request = ResolvedRequest {
             key,
@@ -264,14 +294,18 @@ impl LockOptions {
             on_busy: self.on_busy,
             share: self.share,
             body: is_body && self.on_lost == OnLost::Cancel,
-            // The request is still to be polled.
+            // Set when the request is polled.
             is_inside: false,
             linger_cs,
             terms,
         };
-        let is_plain_reader = request.share == Some(Share::READ) && request.renew && request.terms.is_none();
-        if request.share.is_some() && !is_plain_reader {
-            if self.linger.is_some() && request.may_linger() {
+        let is_renewed_reader = request.share == Some(Share::READ) && request.renew;
+        if request.share.is_some()
+            && (!is_renewed_reader || request.terms.as_ref().is_some_and(|terms| terms.limit_time()))
+        {
+            // A manager's default is not a mistake of the request.
+            let is_limited = self.hold.max_hold.is_some() || !self.hold.at_least.is_zero();
+            if self.linger.is_some() && request.may_linger() && (is_limited || !is_renewed_reader) {
                 return Err(LockError::setting("linger", NOT_USED_AGAIN));
             }
             request.linger_cs = 0;
@@ -296,13 +330,12 @@ impl LockOptions {
 
 /// The ways to wait for the lock.
 ///
-/// All are boxed: so all that is behind them is compiled in this crate, once. What an `async fn` does is compiled again in each
-/// program that awaits it. The options are resolved before: in the future they would keep their room while the task waits.
+/// All are boxed, so that everything behind them is compiled once, in this crate: each program that awaits an `async fn` compiles it again.
+/// The options are resolved before the future is made, where they would take space while the task waits.
 ///
-/// All are `cooperative`, like all calls that may be ready at once: they use up the budget of their task, as the locks of tokio
-/// do. So a loop over locks that needs no command lets the other tasks of its thread run.
+/// All are `cooperative`, like every call that may be ready at once: they use up their task's budget, as tokio's locks do. So a loop over
+/// locks that needs no command lets the other tasks of its thread run.
 impl LockOptions {
-    /// Waits for the guard.
     pub(crate) fn acquire(self, engine: Opaque<Engine>) -> BoxFuture<'static, Result<LockGuard, LockError>> {
         let mut entry = self.entry(Some(engine), false);
         Box::pin(cooperative(async move {
@@ -313,7 +346,7 @@ impl LockOptions {
         }))
     }
 
-    /// Waits for the hold of a body. Without an `engine` the manager is the current one of whoever calls this.
+    /// Waits for the hold of a body. Without an `engine` it uses the caller's current manager.
     pub(crate) fn enter(self, engine: Option<Opaque<Engine>>) -> BoxFuture<'static, Result<Held, LockError>> {
         let mut entry = self.entry(engine, true);
         Box::pin(cooperative(async move {
@@ -324,12 +357,13 @@ impl LockOptions {
         }))
     }
 
-    /// Adopts the lock of a ticket, whose whole name it has.
+    /// Adopts the lock of `ticket`, whose whole name is in `self`, for a body or for a guard.
     pub(crate) fn adopt(
         mut self,
         engine: Opaque<Engine>,
         ticket: LockTicket,
-    ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
+        is_body: bool,
+    ) -> BoxFuture<'static, Result<Held, LockError>> {
         Box::pin(cooperative(async move {
             surroundings::check()?;
             let core = engine.core();
@@ -341,10 +375,13 @@ impl LockOptions {
                 let reason = "its lock was held in another mode: leave `read` and `permits` out";
                 return Err(LockError::setting("ticket", reason));
             }
-            (self.share, self.on_busy) = (share, OnBusy::Wait);
-            let mut request = self.resolve_for(Arc::clone(&ticket.key), core.settings(), false)?;
+            self.share = share;
+            if ticket.token.is_replaceable() {
+                self.on_busy = OnBusy::Replace;
+            }
+            let mut request = self.resolve_for(Arc::clone(&ticket.key), core.settings(), is_body)?;
             (request.prefix, request.is_inside) = (ticket.prefix, scope::is_inside(core));
-            entry::adopt(&engine, &request, &ticket.token).await
+            Ok(Held::new(entry::adopt(&engine, &request, &ticket.token).await?, request.body, None))
         }))
     }
 }

@@ -1,25 +1,35 @@
-//! What is asked of a store, and what it answers or tells: plain data.
+//! The questions to a store, its answers and its messages: plain data.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
-use crate::timing::WITHDRAWAL_LIFETIME;
+use crate::timing::{CLAIM, WITHDRAWAL_LIFETIME};
 use crate::token::Token;
 use crate::{BackendError, LockError};
 
 pub(crate) use lock_wire::{Anchor, NodeId, Reach};
 
-/// What a store can do, and what it can't. It never changes.
+/// The number of the wire format: what is stored at a lock's keys, and what processes send each other through the server. Those with the
+/// same number fully share their locks. With different numbers they exclude each other and keep each other waiting: docs/guide/versions.md.
+///
+/// The server shows it for each connection (`CLIENT LIST`), as `lib-name=lock-runtime(wire-1)`.
+///
+/// ```
+/// assert_eq!(lock_runtime::WIRE_FORMAT, 1);
+/// ```
+pub const WIRE_FORMAT: u32 = 1;
+
+/// What a store can do, and what it can't. This never changes.
 #[derive(Debug)]
 pub(crate) struct StoreKind {
     /// Whether every verb completes at its first poll, on any thread.
     pub(crate) is_immediate: bool,
-    /// Whether a task that waits has a place in a queue of the store. Without a queue it polls: each ask is over when it is refused, and
-    /// the next one goes out after a random pause.
+    /// Whether the store has a queue of waiting tasks. Without one a waiting task polls: each refused ask is over, and the next one goes
+    /// out after a random pause.
     pub(crate) queues: bool,
-    /// Why the store refuses a feature; `None` where it has it.
+    /// Why the store refuses a feature; `None` for a feature that it has.
     pub(crate) refuses: fn(Feature) -> Option<&'static str>,
 }
 
@@ -27,29 +37,27 @@ impl StoreKind {
     /// One server for each lock.
     pub(crate) const SERVER: Self = Self { is_immediate: false, queues: true, refuses: |_| None };
 
-    /// An error about the `setting` when the store does not have the feature.
+    /// An error about the `setting` if the store lacks the feature.
     pub(crate) fn check(&self, feature: Feature, setting: &'static str) -> Result<(), LockError> {
         (self.refuses)(feature).map_or(Ok(()), |reason| Err(LockError::setting(setting, reason)))
     }
 }
 
-/// What not every store has.
+/// What not every store supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
-    /// A lock is taken from its owner.
+    /// Taking a lock from its owner.
     Force,
-    /// Several owners have a lock together.
+    /// Several owners share a lock.
     Sharing,
     /// A lock waits for an adopter.
     Tickets,
 }
 
-/// What is known of the connection to the server of a lock.
+/// The state of the connection to a lock's server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
-    /// How long the server takes to answer.
-    pub(crate) round_trip: Duration,
-    /// Whether there is none: a command waits for one, or is not sent at all.
+    /// Whether there is no connection: a command waits for one, or is not sent at all.
     pub(crate) is_cut_off: bool,
     /// Whether messages arrive over it now: another process waits for the lock, or takes it by force.
     pub(crate) hears: bool,
@@ -58,9 +66,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// To a store in this process.
-    pub(crate) const IN_PROCESS: Self =
-        Self { round_trip: Duration::ZERO, is_cut_off: false, hears: true, has_alarms: false };
+    /// For a store in this process.
+    pub(crate) const IN_PROCESS: Self = Self { is_cut_off: false, hears: true, has_alarms: false };
 }
 
 /// One request for a lock.
@@ -68,13 +75,13 @@ impl Connection {
 pub(crate) struct Ask {
     pub(crate) key: Arc<str>,
     pub(crate) token: Token,
-    /// `None` for the lock alone.
+    /// `None` for an exclusive lock.
     pub(crate) share: Option<Share>,
-    /// The first lease, short: see [`CLAIM`].
+    /// The length of the first lease, short: see [`CLAIM`].
     pub(crate) claim: Duration,
     /// Whether to wait in the queue.
     pub(crate) wait: bool,
-    /// Waits in front of all others, and takes the lock from its owner (rule 25).
+    /// Whether to wait in front of all others, and take the lock from its owner (rule 25).
     pub(crate) replaces: Option<Replacing>,
     /// How many fencing tokens to draw with the grant.
     pub(crate) fences: u32,
@@ -85,9 +92,9 @@ pub(crate) struct Ask {
 /// A request that takes the lock from its owner (rule 25).
 #[derive(Clone, Debug)]
 pub(crate) struct Replacing {
-    /// The first token under which the request asked. It tells the request from those that come later, whatever its token is by now.
+    /// The request's first token. It distinguishes the request from later ones, whatever token it uses by now.
     pub(crate) name: Token,
-    /// Whether the store has answered such an ask of the request.
+    /// Whether the store has answered an ask of this request.
     pub(crate) is_known: bool,
 }
 
@@ -98,7 +105,7 @@ pub(crate) struct Giving {
     pub(crate) token: Token,
     pub(crate) share: Option<Share>,
     pub(crate) ticket: Token,
-    /// For how long the lock waits for its adopter.
+    /// How long the lock waits for its adopter.
     pub(crate) kept_for: Duration,
 }
 
@@ -113,9 +120,9 @@ pub(crate) struct Adoption {
 pub(crate) enum Answer {
     Granted(Grant),
     Busy(Busy),
-    /// A newer request replaces the holder, and this one never gets the lock (rule 25).
+    /// A newer request replaces the holder, and this one will never get the lock (rule 25).
     Replaced,
-    /// The ask came after its `give_up` by the store's clock, and did nothing.
+    /// The ask arrived after its `give_up` by the store's clock, and had no effect.
     Late,
 }
 
@@ -123,7 +130,7 @@ pub(crate) enum Answer {
 pub(crate) struct Grant {
     /// The end of the lease, as far as it is certain.
     pub(crate) until: Deadline,
-    /// Whether another process waits behind.
+    /// Whether another process is waiting.
     pub(crate) contended: bool,
     /// The first fencing token that was drawn.
     pub(crate) fence: Option<u64>,
@@ -132,13 +139,13 @@ pub(crate) struct Grant {
 #[derive(Clone, Debug)]
 pub(crate) struct Busy {
     pub(crate) owner: Token,
-    /// The rest of the owner's lease; `None` when the lease has no end, or the store did not say.
+    /// The rest of the owner's lease; `None` when the lease never ends, or the store did not say.
     pub(crate) frees_in: Option<Duration>,
     /// Whether the lease never ends: another client set the key without an expiry.
     pub(crate) endless: bool,
-    /// When this was true. It dates a later push; `None` when the store did not say its time.
+    /// When this was true. It dates a later push; `None` when the store did not report its time.
     pub(crate) anchor: Option<Anchor>,
-    /// The ask need not be repeated for this long: others wait in front, and the store sends a message when they are few.
+    /// How long the ask need not be repeated: others wait in front, and the store sends a message when only few are left.
     pub(crate) pause: Duration,
     /// A part of the store may have granted the lock anyway: withdraw the ask, and never ask under its token again.
     pub(crate) stands: bool,
@@ -153,13 +160,13 @@ pub(crate) struct Pushed {
     pub(crate) contended: bool,
     /// The node of a cluster that granted the lock, where it is known.
     pub(crate) node: Option<NodeId>,
-    /// The grant has to be confirmed before use, even when it is dated.
+    /// Whether to confirm the grant before use, even if it can be dated.
     pub(crate) unconfirmed: bool,
 }
 
 impl Pushed {
-    /// The end of the pushed lease, as far as it is certain. It is counted from an answered ask (rule 7: leases count from
-    /// before the command; rule 16: an undated grant is confirmed before use).
+    /// The end of the pushed lease, as far as it is certain. It counts from an answered ask (rule 7: leases count from before the command;
+    /// rule 16: an undated grant is confirmed before use).
     pub(crate) fn until(&self, anchor: Anchor, now: Moment) -> Deadline {
         // Another node's clock dates nothing.
         let is_of_same_clock = mutant!(RelayedGrantTrusted => true, else self.node == anchor.node);
@@ -169,55 +176,48 @@ impl Pushed {
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
             return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
         };
-        // The store's clock may have run too fast during the whole time, and not only during the claim.
+        // The store's clock may have run too fast for the whole time, not only during the claim.
         let dated = Deadline::new(anchor.sent, anchor.drift.trusted(Duration::from_micros(passed) + self.claim));
-        // The grant was made before it arrived here. So a store clock that stepped forward can't make the lease longer than
-        // that.
+        // The grant was made before it arrived here, so a store clock that stepped forward can't extend the lease beyond this.
         dated.min_at(Deadline::new(now, anchor.drift.trusted(self.claim)), now)
     }
 }
 
 /// One lock to release, or one ask to withdraw.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the lease")]
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     pub(crate) key: Arc<str>,
     pub(crate) token: Token,
-    /// As it was in the [`Ask`], like the claim.
+    /// The same as in the [`Ask`], like the claim.
     pub(crate) share: Option<Share>,
     pub(crate) claim: Duration,
-    /// The last fencing token that was reserved, and the last that was used, when they differ.
+    /// The last fencing token that was reserved, and the last that was used, if they differ.
     pub(crate) unused_fences: Option<(u64, u64)>,
-    /// An ask that joins the end of the queue in the same step.
-    pub(crate) again: Option<(Token, Duration)>,
-    /// Another process is known to wait.
+    /// Whether another process is known to wait.
     pub(crate) contended: bool,
-    /// Other locks of the same guard are released at the same moment.
+    /// Whether other locks of the same guard are released at the same time.
     pub(crate) beside_others: bool,
-    /// The token waited in the store's queue. The safety net may still ask for it.
+    /// Whether the token waited in the store's queue. The safety net may still ask for it.
     pub(crate) queued: bool,
-    /// When there is nothing left to release: everything has ended by itself.
+    /// When there is nothing left to release, because everything has ended by itself.
     pub(crate) repeat_until: Deadline,
-    /// Until when others are still kept out. Until then the lock rests (rule 23), and is not passed on.
+    /// Until when to keep others out. Until then the lock rests (rule 23) instead of being passed on.
     pub(crate) kept_until: Option<Box<Deadline>>,
-    /// What has the lock in the place of the token, if the token does not own it: a ticket whose giver read no answer (rule 24).
+    /// Whether it rests because a body was dropped before its end: then the lease may be shorter than the rest, and the lock rests even if
+    /// it was taken by force.
+    pub(crate) is_delay: bool,
+    /// What owns the lock if the token does not: a ticket whose giver never read the answer (rule 24).
     pub(crate) or_ticket: Option<Box<Token>>,
 }
 
-/// What the lock was to a token whose hold ends.
+/// Whether a token owned the lock when its hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The token owned the lock.
     Owned,
     NotOwned,
-    /// The token owned the lock until that was released by force, and waits until its owner has stopped (rule 21).
+    /// The token owned the lock until it was taken by force; the lock waits until its owner has stopped (rule 21).
     Forced,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Released {
-    pub(crate) ownership: Ownership,
-    /// The answer to the ask that went along.
-    pub(crate) again: Option<Answer>,
 }
 
 /// One lease to lengthen.
@@ -229,7 +229,7 @@ pub(crate) struct Renewal {
     pub(crate) lease: Duration,
     /// How much longer the store keeps the lease than its holder relies on it.
     pub(crate) grace: Duration,
-    /// Whether the store is to tell, from now on, when somebody else changes the lock.
+    /// Whether the store should report, from now on, when another client changes the lock.
     pub(crate) arms: bool,
 }
 
@@ -238,7 +238,7 @@ pub(crate) enum Renewed {
     /// The lease is certain until then.
     Until(Deadline),
     NotOwned,
-    /// The lock was released by force, and waits until its owner has stopped (rule 21).
+    /// The lock was taken by force, and waits until its owner has stopped (rule 21).
     Forced,
 }
 
@@ -246,14 +246,41 @@ pub(crate) enum Renewed {
 #[derive(Clone, Debug)]
 pub(crate) enum TicketAnswer {
     Granted(Grant),
-    /// The ticket is over, or was adopted under another token.
+    /// The ticket has ended, or was adopted under another token.
     Over,
-    /// The token has adopted the lock, which was released by force since (rule 21).
+    /// The token adopted the lock, which has been taken by force since (rule 21).
     Forced,
 }
 
+/// Replaces the owner's token while a lock is shared.
+pub(crate) const SHARED: &str = "cache_lock|shared";
+
+/// What a store knows about a lock that is taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// The mark [`SHARED`] when the lock is shared.
+    pub(crate) owner: Token,
+    /// The rest of the owner's lease; `None` when the lease never ends.
+    pub(crate) frees_in: Option<Duration>,
+    /// The leases that share the lock. Empty for an exclusive lock.
+    pub(crate) sharing: Vec<(Share, Token)>,
+    /// The waiting tokens, first come, first served.
+    pub(crate) waiting: Vec<Token>,
+}
+
+/// The outcome of taking a lock from its owner (rule 21).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Forced {
+    /// The lock was free.
+    Free,
+    /// The lock no longer belongs to its owner, a client of another kind, which can't be notified.
+    Gone,
+    /// The owner was told to stop. The lock has this value until the owner has stopped, for at most one claim.
+    Leaving(Token),
+}
+
 impl Ownership {
-    /// What it was before a command that may have taken effect twice.
+    /// The ownership before a command that may have run twice.
     pub(crate) fn or_before(self, may_be_done: bool) -> Self {
         if self == Self::NotOwned && may_be_done { Self::Owned } else { self }
     }
@@ -265,27 +292,14 @@ impl From<bool> for Ownership {
     }
 }
 
-impl Released {
-    /// The token owned the lock, and no ask went along.
-    pub(crate) const DONE: Self = Self { ownership: Ownership::Owned, again: None };
-}
-
 impl Ask {
-    /// The ask that goes along with a release.
-    pub(crate) fn along(release: &Release, give_up: Deadline) -> Option<Self> {
-        let (token, claim) = release.again.clone()?;
-        let (key, share) = (Arc::clone(&release.key), release.share);
-        Some(Self { key, token, share, claim, wait: true, replaces: None, fences: 0, give_up })
-    }
-
-    /// The release that withdraws this ask.
     pub(crate) fn withdrawal(&self) -> Release {
         Release { share: self.share, ..Release::withdrawal(&self.key, &self.token, self.claim) }
     }
 }
 
 impl Release {
-    /// Withdraws an ask, whatever its effect was. The token knows how its lease shares the lock.
+    /// Withdraws an ask, whatever its effect was. The token says how its lease shares the lock.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
         Self::withdrawal_at(Moment::now(), key, token, claim)
     }
@@ -297,32 +311,44 @@ impl Release {
             share: mutant!(StrayShareIsExclusive => None, else token.share()),
             claim,
             unused_fences: None,
-            again: None,
             // The token may be in a queue, and the cheap script looks only at owners.
             contended: true,
             beside_others: false,
             queued: false,
             repeat_until: Deadline::new(now, WITHDRAWAL_LIFETIME),
             kept_until: None,
+            is_delay: false,
             or_ticket: None,
         }
     }
 
-    /// What is left to release when this is done, and the lock was this to the token before.
+    /// After this release the lock rests for at least `delay` from `now` on.
+    pub(crate) fn with_delay(self, delay: Duration, now: Moment) -> Self {
+        mutant!(NotDelayed => return self);
+        if delay.is_zero() {
+            return self;
+        }
+        let until = Deadline::new(now, delay);
+        let until = self.kept_until.as_deref().map_or(until, |kept| kept.max_at(until, now));
+        let repeat_until = self.repeat_until.max_at(until.later_by(CLAIM), now);
+        Self { kept_until: Some(Box::new(until)), is_delay: true, repeat_until, ..self }
+    }
+
+    /// What is left to release once this is done, if the lock was `ownership` to the token before.
     ///
-    /// After a rest that is what stands at the lock's key: its waiters then get the lock at once. When that is gone, a replica
-    /// that has not seen the rest may have taken the master's place. Then the token itself is released.
+    /// After a rest that is the value at the lock's key: releasing it hands the lock to its waiters at once. If the value is gone, a
+    /// replica that has not seen the rest may have become the master. Then the token itself is released.
     pub(crate) fn once_done(mut self, ownership: Ownership) -> Option<Self> {
         let owned = match ownership {
             Ownership::Owned => true,
             Ownership::NotOwned => false,
-            // A lock that was released by force does not rest: what stands at its key is released.
+            // A lock that was taken by force does not rest: release the value at its key.
             Ownership::Forced => return self.kept_until.take().map(|_| self),
         };
         match self.kept_until {
             Some(_) => {
                 mutant!(RestNotPassedOn => return None);
-                owned.then(|| Self { token: self.token.to_resting(), ..self })
+                owned.then(|| Self { token: self.token.to_resting(self.is_delay), ..self })
             }
             None if owned => None,
             None => {
@@ -333,17 +359,16 @@ impl Release {
         }
     }
 
-    /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.
+    /// Whether this may be dropped when too many releases wait to be sent, because what it would release soon ends by itself.
     pub(crate) fn ends_soon(&self) -> bool {
         self.repeat_until.remaining() <= WITHDRAWAL_LIFETIME
     }
 
-    /// Whether most likely nobody waits, and there is nothing to do but the release.
+    /// Whether there is most likely no waiter, and nothing to do but the release.
     pub(crate) fn is_lone(&self) -> bool {
         !self.contended
             && self.share.is_none()
             && self.unused_fences.is_none()
-            && self.again.is_none()
             && self.kept_until.is_none()
             && self.or_ticket.is_none()
     }
@@ -354,9 +379,9 @@ impl Release {
 pub(crate) struct StoreError {
     pub(crate) retry: Retry,
     pub(crate) reach: Reach,
-    /// There was only too little time: the deadline came before an answer.
+    /// Whether the deadline passed before an answer.
     pub(crate) out_of_time: bool,
-    /// Nothing was sent: what this process has sent before is too much for now. The store tells when there is room (`Store::room`).
+    /// Whether nothing was sent because too much of this process is in flight. `Store::room` resolves when there is room.
     pub(crate) no_room: bool,
     /// How many replicas confirmed the verb, and how many must.
     pub(crate) replicas: Option<(u32, u32)>,
@@ -388,7 +413,12 @@ impl StoreError {
         }
     }
 
-    /// The error for a reply that is none of the scripts'.
+    /// The error of a task that came too late for what it was granted.
+    pub(crate) fn polled_late() -> Self {
+        Self::later(BackendError::new("the lock was granted, and given back: this task was not polled in time"))
+    }
+
+    /// The error for a reply that none of the scripts gives.
     pub(crate) fn no_answer() -> Self {
         Self::later(BackendError::new("the server's reply is not one of the lock's scripts"))
     }
@@ -397,11 +427,10 @@ impl StoreError {
 /// Whether a failed verb may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Repeat it after a pause: the server is unreachable, loading, or out of memory. The verb may or may not have taken
-    /// effect.
+    /// Repeat it after a pause: the server is unreachable, loading, or out of memory. The verb may or may not have taken effect.
     Later,
-    /// It will fail again, because of a missing right or a key of another type, for example. No caller waits for a repetition. The
-    /// keeper repeats it anyway: somebody may correct the reason while there is time.
+    /// It will fail again, for example because of a missing right or a key of another type. No caller waits for a repetition. The keeper
+    /// repeats it anyway: the reason may be fixed in time.
     Never,
 }
 

@@ -1,14 +1,15 @@
-//! [`LockRequest`]: one lock that a user asks for, its options, and the three ways to ask.
+//! [`LockRequest`]: one lock that a user asks for, its options, and the ways to ask.
 
 use std::time::Duration;
 
 use crate::blocking::Blocking;
 use crate::engine::Engine;
+use crate::held::Held;
 use crate::opaque::Opaque;
 use crate::options::LockOptions;
 use crate::{LockError, LockGuard, OnBusy, OnLost};
 
-/// One lock that is asked for, made by [`LockManager::lock`](crate::LockManager::lock).
+/// A request for a lock, made by [`LockManager::lock`](crate::LockManager::lock).
 ///
 /// Nothing happens before [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or [`run`](Self::run) is
 /// awaited. A mistake in the key or the settings is reported there.
@@ -71,17 +72,16 @@ impl LockRequest {
         Self { options: self.options.expire(expire), ..self }
     }
 
-    /// For how long this process keeps the lock after this hold, for its next hold. By default the
-    /// [`linger`](crate::Builder::linger) of the manager: not at all. At most 2 s. It is rounded up to a hundredth of a second.
+    /// How long this process keeps the lock after this hold, for its next hold. By default the [`linger`](crate::Builder::linger) of the
+    /// manager (zero). At most 2 s. It is rounded up to a hundredth of a second.
     ///
-    /// Set it for a key that this process locks again and again, and that others lock seldom. The next hold then starts
-    /// without a command to the server. Another process that waits for the lock gets it at once. Clients that only look at
-    /// the key, such as `SET … NX` by hand, find the lock taken until the time is over.
+    /// Set it for a key that this process locks often, and others seldom. The next hold then starts without a command to the server.
+    /// Another process that waits for the lock gets it at once. Clients that only look at the key, such as `SET … NX` by hand, find the
+    /// lock taken until the time is over.
     ///
-    /// Readers keep the lease that they have together, for the next [`read`](Self::read) of this process. With
-    /// [`permits`](Self::permits), and for a reader that has a lease of its own (`renew(false)`, `max_hold`, `at_least`), acquiring
-    /// fails with [`LockError::InvalidSetting`]. Nobody else could use a permit that is kept, and no other hold could use such a
-    /// reader's lease.
+    /// Readers keep the lease that they share, for the next [`read`](Self::read) of this process. With [`permits`](Self::permits), and for
+    /// a reader with its own lease (`renew(false)`, `max_hold`, `at_least`), acquiring fails with [`LockError::InvalidSetting`]. No other
+    /// process could use a permit that is kept, and no other hold could use such a reader's lease.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -117,14 +117,15 @@ impl LockRequest {
         Self { options: self.options.renew(renew), ..self }
     }
 
-    /// The longest time that the lock may be held. By default there is no such limit. From 10 ms to one year.
+    /// The longest time that the lock may be held. By default the [`default_max_hold`](crate::Builder::default_max_hold) of the manager (no
+    /// limit). From 10 ms to one year.
     ///
-    /// The lease is not renewed beyond it. Then the lock is lost: a body under the lock is stopped, and its caller gets
+    /// The lease is not renewed beyond it. Then the lock is lost: a body under it is stopped, and its caller gets
     /// [`LockError::Lost`](crate::LockError::Lost) with `max_hold`. The time counts from the start of the hold.
     ///
     /// With [`renew(false)`](Self::renew) the hold ends with its lease or with this time, whichever is first.
-    /// [`LockGuard::extend`](crate::LockGuard::extend) refuses to go beyond this time. A body that enters the lock of an
-    /// outer body has the time of the outer hold.
+    /// [`LockGuard::extend`](crate::LockGuard::extend) refuses to go beyond this time. A body that enters the lock of an outer body has the
+    /// outer hold's time.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -140,17 +141,17 @@ impl LockRequest {
         Self { options: self.options.max_hold(max_hold), ..self }
     }
 
-    /// How long others are kept out, counted from the start of the hold. By default not at all.
+    /// How long others are kept out at least, counted from the start of the hold. By default zero.
     ///
-    /// No other process or task gets the lock before, also when the work ends sooner, fails, or its process dies. It is for jobs
-    /// that several processes start at about the same time, and that are to run once: the time is a little less than the period,
-    /// and [`timeout`](Self::timeout) is zero.
+    /// No other process or task gets the lock before that, even when the work ends sooner, fails, or its process dies. It is for jobs that
+    /// several processes start at about the same time and that must run once: set a time a little less than the period, and a
+    /// [`timeout`](Self::timeout) of zero.
     ///
     /// - The lease is confirmed for at least this time before the hold starts. So it costs one round trip more when it is longer
     ///   than about 2 s, and with a timeout of zero both answers must fit into one command timeout.
     /// - A holder that crashes in its work keeps others out for the longer of this time and [`expire`](Self::expire).
-    /// - When the work ends sooner, the lock *rests* for the rest of this time, also when the manager is shut down or the process dies
-    ///   then. Nobody holds it meanwhile: [`LockInfo::rests`](crate::LockInfo::rests).
+    /// - When the work ends sooner, the lock *rests* for the remaining time, even when the manager is then shut down or the process dies.
+    ///   It has no holder meanwhile: [`LockInfo::rests`](crate::LockInfo::rests).
     /// - Work that takes longer is not limited, and the lock is released at its end.
     /// - For a body that enters the lock of an outer body the time counts from its own start.
     ///
@@ -170,8 +171,72 @@ impl LockRequest {
         Self { options: self.options.at_least(at_least), ..self }
     }
 
-    /// Whether a fencing token is drawn with the lock. By default none is drawn. The token is in
-    /// [`LockGuard::fencing_token`].
+    /// How long the lock rests after a body that was dropped before its end. By default the
+    /// [`default_lock_delay`](crate::Builder::default_lock_delay) of the manager (zero). At most one year.
+    ///
+    /// Such a body may have sent a write that has not arrived: its caller went away, it panicked or exceeded its
+    /// [`max_hold`](Self::max_hold), a newer request [replaced](Self::on_busy) it, or the lock was taken by force. Set the longest time
+    /// that a write may take: meanwhile no process gets the lock, this one included. A body that ends by itself releases the lock at once.
+    ///
+    /// - It applies to [`run`](Self::run) and the attribute. A guard's owner releases it, also by dropping it: then the lock is free at
+    ///   once.
+    /// - The lease of a *lost* lock is over, and others may already have it: [fence](Self::fenced) where a late write must not count. When
+    ///   the process dies, only the rest of its lease keeps others out.
+    /// - A request that replaces also waits until the rest is over, within its timeout. A second
+    ///   [`force_release`](crate::LockManager::force_release) ends the rest. A permit that was taken by force does not rest.
+    /// - A body that enters the lock of an outer body has the outer body's delay.
+    /// - It costs nothing as long as no body is dropped.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let write = || locks.lock("account", &7).lock_delay(Duration::from_secs(5));
+    /// let slow = write().run(std::future::pending::<()>());
+    /// assert!(tokio::time::timeout(Duration::from_millis(20), slow).await.is_err(), "its caller went away");
+    /// assert!(write().try_acquire().await?.is_none(), "the write may still arrive");
+    /// tokio::time::sleep(Duration::from_secs(6)).await;
+    /// write().run(async {}).await?;
+    /// write().run(async { "free at once after a body that has ended" }).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) for more than a year, and for a reader.
+    pub fn lock_delay(self, delay: Duration) -> Self {
+        Self { options: self.options.lock_delay(delay), ..self }
+    }
+
+    /// A text that is shown with the manager's label while this request has the lock: who or what holds it, and why. By default none. At
+    /// most 128 bytes. An empty note is none.
+    ///
+    /// Others see it in [`LockError::Timeout`](crate::LockError::Timeout), in [`LockInfo::note`](crate::LockInfo::note) and in `lockctl`;
+    /// it is also a field of the hold's span. It is part of the lock's value in Redis, so whoever may read the key can read it: put no
+    /// secret into it. It costs no command.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("worker-3").in_memory();
+    /// let other = LockManager::builder().in_memory_with(&locks)?;
+    /// let _guard = locks.lock("import", &7).note("products.csv for ada").acquire().await?;
+    /// let busy = other.lock("import", &7).timeout(Duration::from_millis(20)).acquire().await.unwrap_err();
+    /// assert!(busy.to_string().ends_with("(held by worker-3: products.csv for ada)"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) for a longer note, and for one with control
+    /// characters.
+    pub fn note(self, note: &str) -> Self {
+        Self { options: self.options.note(note), ..self }
+    }
+
+    /// Whether the hold draws a fencing token. By default it does not. The token is in [`LockGuard::fencing_token`].
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -186,16 +251,16 @@ impl LockRequest {
         Self { options: self.options.fenced(fenced), ..self }
     }
 
-    /// Asks for the lock as a reader: beside other readers, and never beside a holder that has the lock alone.
+    /// Asks for the lock as a reader: together with other readers, and never with an exclusive holder.
     ///
-    /// Readers that come after a waiting writer wait for it, in this process and in others, and a writer does not keep out the
-    /// readers that wait: they are next. A request without a mode is a writer. The readers of one process have one lease
-    /// together. So a lock that is read all the time costs no command.
+    /// Readers that arrive after a waiting writer wait for it, in this process and in others, and those that wait are next after it. A
+    /// request without a mode is a writer. The readers of one process share one lease, so a lock that is read all the time costs no
+    /// command.
     ///
     /// Inside a body that reads or writes under this lock, a body that reads starts at once. A writer inside a reader would wait
     /// for itself, and is refused: [`AlreadyHeld`](LockError::AlreadyHeld).
     ///
-    /// A reader that is not [renewed](Self::renew) has a lease of its own, which costs a command.
+    /// A reader that is not [renewed](Self::renew) has its own lease, which costs a command.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -210,18 +275,17 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// It is reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) together with
-    /// [`permits`](Self::permits), and on a quorum, before anything is sent.
+    /// Reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) together with [`permits`](Self::permits), and on
+    /// a quorum, before anything is sent.
     pub fn read(self) -> Self {
         Self { options: self.options.read(), ..self }
     }
 
-    /// Asks for one of `permits` permits: at most this number of tasks hold the lock at once, over all processes. Each of them has a
-    /// lease of its own.
+    /// Asks for one of `permits` permits: at most this number of tasks hold the lock at once, over all processes. Each has its own lease.
     ///
-    /// When requests for one lock name different numbers, each is granted only while fewer than its own number are held. The readers
-    /// of one process count as one, since they have one lease together. A request without permits waits until all are released, and has
-    /// the lock alone.
+    /// When requests for one lock name different numbers, each is granted only while fewer than its own number are held. The readers of one
+    /// process count as one, since they share one lease. A request without permits waits until all are released, and then has the lock
+    /// alone.
     ///
     /// A body inside a body with a permit of the same lock starts at once, with the permit of the outer body.
     ///
@@ -238,27 +302,27 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// It is reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) for zero, together with
-    /// [`read`](Self::read), and on a quorum, before anything is sent.
+    /// Reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) for zero, together with [`read`](Self::read),
+    /// and on a quorum, before anything is sent.
     pub fn permits(self, permits: u32) -> Self {
         Self { options: self.options.permits(permits), ..self }
     }
 
-    /// What the request does about a lock that somebody holds. By default it waits behind those who came before.
+    /// What the request does when the lock is held. By default it waits behind earlier requests.
     ///
-    /// With [`OnBusy::Replace`] it takes the lock from its holder, as [`force_release`](crate::LockManager::force_release) does. The
-    /// holder is told at once: its body is dropped, its caller gets [`Lost`](LockError::Lost) with `forced`, and only then this
-    /// request has the lock. Meanwhile it waits in front of all others, within its [`timeout`](Self::timeout).
+    /// With [`OnBusy::Replace`] it takes the lock from its holder, as [`force_release`](crate::LockManager::force_release) does. The holder
+    /// gets a message at once: its body is dropped, its caller gets [`Lost`](LockError::Lost) with `forced`, and only then does this
+    /// request get the lock. Meanwhile it waits in front of all others, within its [`timeout`](Self::timeout).
     ///
-    /// Of several requests that replace, only the newest ever runs. An older one that still waits fails with the same error, at the
-    /// latest by its next ask, a second later.
+    /// Of several requests that replace, only the newest ever runs. An older one that still waits fails with the same error, at the latest
+    /// when it asks again, a second later.
     ///
-    /// A holder that is dead, stopped or cut off has 2.5 s to stop. The default timeout is 2 s: a request that is to get the lock from
-    /// such a holder needs more.
+    /// A holder that is dead, stopped or cut off has 2.5 s to stop. The default timeout is 2 s: to get the lock from such a holder, a
+    /// request needs more.
     ///
-    /// A holder that can't be told within 2.5 s may go on beside the next one, as after a release by force: where a second writer would
-    /// do harm, [fence](Self::fenced). A closure of [`run_blocking`](Self::run_blocking) can't be dropped: it runs to its end, or its
-    /// lease ends. Inside a body that holds this lock, the request enters it again and replaces nobody.
+    /// A holder that the message does not reach within 2.5 s may overlap with the next one, as after a release by force: where a second
+    /// writer would do harm, [fence](Self::fenced). A closure of [`run_blocking`](Self::run_blocking) can't be dropped: it runs to its end,
+    /// or its lease ends. Inside a body that holds this lock, the request enters it again and replaces no holder.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -277,7 +341,7 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// It is reported when the request is awaited, before anything is sent: [`InvalidSetting`](LockError::InvalidSetting) with
+    /// Reported when the request is awaited, before anything is sent: [`InvalidSetting`](LockError::InvalidSetting) with
     /// [`read`](Self::read), [`permits`](Self::permits), several keys, a timeout of zero, and on a quorum.
     pub fn on_busy(self, on_busy: OnBusy) -> Self {
         Self { options: self.options.on_busy(on_busy), ..self }
@@ -336,20 +400,20 @@ impl LockRequest {
     /// # Errors
     ///
     /// - [`Timeout`](LockError::Timeout) when the lock stayed busy.
-    /// - [`Backend`](LockError::Backend) when Redis could not be asked before the timeout.
+    /// - [`Backend`](LockError::Backend) when Redis could not be reached before the timeout.
     /// - [`InvalidKey`](LockError::InvalidKey) or [`InvalidSetting`](LockError::InvalidSetting), before anything is
     ///   sent.
     /// - [`TooManyWaiters`](LockError::TooManyWaiters) when the manager's limit of waiters is reached.
     /// - [`AlreadyHeld`](LockError::AlreadyHeld) inside a body that holds this same lock.
     /// - [`TooFewReplicas`](LockError::TooFewReplicas) with [`Builder::min_replicas`](crate::Builder::min_replicas).
-    /// - [`Lost`](LockError::Lost) with `forced` when it [replaces](Self::on_busy) the holder, and a newer request came before it had the
-    ///   lock.
-    /// - [`ShutDown`](LockError::ShutDown) when the manager is shut down. Inside of a body that the shutdown waits for, locks are
-    ///   [still to be had](crate::LockManager::shutdown).
+    /// - [`Lost`](LockError::Lost) with `forced` when it [replaces](Self::on_busy) the holder, and a newer request arrived before it had
+    ///   the lock.
+    /// - [`ShutDown`](LockError::ShutDown) when the manager is shut down. A body that the shutdown waits for can [still
+    ///   acquire](crate::LockManager::shutdown) locks.
     /// - [`Forked`](LockError::Forked) in a child of the process that made the manager.
     ///
-    /// Each of them comes at the latest 100 ms after the timeout. With a timeout of zero they come when the server
-    /// answers, at the latest after the [`command_timeout`](crate::Builder::command_timeout).
+    /// Each of them is returned 100 ms after the timeout at the latest. With a timeout of zero it is returned when the server answers,
+    /// after the [`command_timeout`](crate::Builder::command_timeout) at the latest.
     ///
     /// # Cancel safety
     ///
@@ -411,22 +475,16 @@ impl LockRequest {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `body` and then releases the lock in the background. What `body` has sent is not called back: it may
-    /// arrive when the next holder has begun. [Fence](Self::fenced) what must not be written late.
+    /// Dropping the future drops `body` and then releases the lock in the background. What `body` has already sent may still arrive when
+    /// the next holder has begun. [Fence](Self::fenced) what must not be written late.
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
-        let entered = self.options.enter(Some(self.engine));
-        async move {
-            let held = entered.await?;
-            // The future of `protect`, and with it `body`, is dropped at the end of this statement.
-            let outcome = held.protect(body).await;
-            held.finish(outcome).await
-        }
+        Held::run_under(self.options.enter(Some(self.engine)), body)
     }
 
-    /// The same as [`acquire`](Self::acquire) for a thread without a runtime: it waits on the calling thread.
+    /// Like [`acquire`](Self::acquire), for a thread without a runtime: it waits on the calling thread.
     ///
-    /// It needs nothing of the caller's surroundings: plain threads, `spawn_blocking`, and jobs of rayon that do not wait in their pool
-    /// may call it. The guard is released when it is dropped.
+    /// It needs no runtime: plain threads, `spawn_blocking`, and rayon jobs that do not wait in their pool may call it. The guard is
+    /// released when it is dropped.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -446,12 +504,12 @@ impl LockRequest {
         Ok(Blocking::enter(&mut self.options.entry(Some(self.engine), false)?, false)?.held.guard)
     }
 
-    /// The same as [`run`](Self::run) for a thread without a runtime: it waits on the calling thread, and runs `body` there.
-    /// `#[cache_lock]` on a fn that is not async expands to this.
+    /// Like [`run`](Self::run), for a thread without a runtime: it waits on the calling thread, and runs `body` there. `#[cache_lock]` on a
+    /// fn that is not async expands to this.
     ///
-    /// A closure can't be stopped. When the lock is lost under it, it runs to its end, and its caller gets
-    /// [`Lost`](LockError::Lost) with `completed: true`. The lock is released when the closure has ended, or ends with its lease.
-    /// What the closure calls on the same thread enters the lock that it holds.
+    /// A closure can't be stopped. When it loses the lock, it runs to its end, and its caller gets [`Lost`](LockError::Lost) with
+    /// `completed: true`. The lock is released when the closure ends, or expires with its lease. A call for the same lock on the same
+    /// thread enters it.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};

@@ -1,8 +1,8 @@
-//! The surroundings of a running task: the default manager, and the locks that the task holds already.
+//! The context of a running task: the default manager, and the locks that the task already holds.
 //!
 //! This is the only global state: one installed manager per process, and for each thread the scopes and bodies that its
 //! running polls are inside of. A task starts outside of all of them, wherever it is polled. So re-entry does not leak
-//! into work that runs beside its parent, or inside of the poll of an unrelated task.
+//! into work that runs concurrently with its parent, or inside of the poll of an unrelated task.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -16,6 +16,7 @@ use crate::LockError;
 use crate::engine::Engine;
 use crate::local::{Core, HoldHandle, Reentry};
 use crate::opaque::Opaque;
+use crate::turns::Turns;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,6 @@ struct Installed {
 }
 
 impl Installed {
-    /// The manager that was installed last.
     fn last(&self) -> &Self {
         let mut last = self;
         while let Some(next) = last.in_child.get() {
@@ -65,60 +65,58 @@ pub(crate) fn current() -> Option<Opaque<Engine>> {
 }
 
 pub(crate) async fn with_manager<F: Future>(engine: Opaque<Engine>, inside: F) -> F::Output {
-    Inside::new(&SCOPED, engine, inside).await
+    Inside { stack: &SCOPED, value: Some(engine), future: Some(inside) }.await
 }
 
 /// The keys of the locks of `core` that are held around the running task.
 pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
     let mut keys = Vec::new();
-    let all = |frame: &Frame| {
-        keys.extend(frame.all().filter_map(|frame| frame.hold.key_in(core)));
+    Frame::find_any(|frame| {
+        keys.extend(frame.hold.key_in(core));
         None::<()>
-    };
-    // A thread that is ending is not inside of any body.
-    let _ = HELD.try_with(|held| held.find(all));
+    });
     keys
 }
 
 /// Whether the running task is inside of a body under a lock of `core`.
 pub(crate) fn is_inside(core: &Arc<Core>) -> bool {
-    let is_of = |frame: &Frame| frame.all().any(|frame| frame.hold.key_in(core).is_some()).then_some(());
-    HELD.try_with(|held| held.find(is_of)).ok().flatten().is_some()
+    Frame::find_any(|frame| frame.hold.key_in(core)).is_some()
 }
 
 /// A lock that the running body holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     hold: HoldHandle,
-    /// Of a nested body. The outermost body of a hold uses what the hold has.
+    /// Only in a nested body. The outermost body of a hold uses the hold's own.
     nested: Option<Arc<Reentry>>,
     /// The other locks of a body that holds several.
     others: Box<[Frame]>,
 }
 
 impl Frame {
-    /// The frame of a body. A nested body has borrowed its hold.
+    /// The frame of a body. A nested body has a borrowed hold.
     pub(crate) fn new(hold: HoldHandle, is_nested: bool, others: Box<[Self]>) -> Self {
         Self { hold, nested: is_nested.then(Arc::default), others }
     }
 
-    /// This frame, and those of the other locks.
-    fn all(&self) -> impl Iterator<Item = &Self> {
-        std::iter::once(self).chain(&*self.others)
+    /// The first result of `chosen` over the running task's frames, innermost first.
+    fn find_any<T>(mut chosen: impl FnMut(&Self) -> Option<T>) -> Option<T> {
+        let of_all = |frame: &Self| std::iter::once(frame).chain(&*frame.others).find_map(&mut chosen);
+        // A thread that is ending is not inside of any body.
+        HELD.try_with(|held| held.find(of_all)).ok().flatten()
     }
 
     /// The innermost frame of the running task whose hold `is_meant` accepts.
     pub(crate) fn find(is_meant: impl Fn(&HoldHandle) -> bool) -> Option<Self> {
-        let found = HELD.try_with(|held| held.find(|frame| frame.all().find(|frame| is_meant(&frame.hold)).cloned()));
-        found.ok().flatten()
+        Self::find_any(|frame| is_meant(&frame.hold).then(|| frame.clone()))
     }
 
     pub(crate) fn hold(&self) -> &HoldHandle {
         &self.hold
     }
 
-    pub(crate) fn inner(&self) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(self.nested.as_deref().unwrap_or_else(|| self.hold.reentry()).get_or_init(Arc::default))
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        self.nested.as_deref().unwrap_or_else(|| self.hold.reentry()).get_or_init(Arc::default)
     }
 
     /// Runs `body` inside of this frame, on this thread.
@@ -130,28 +128,26 @@ impl Frame {
 
     /// A future that runs `body` inside of this frame, in each of its polls and while it is dropped.
     pub(crate) fn around<F: Future>(self, body: F) -> Inside<Self, F> {
-        Inside::new(&HELD, self, body)
+        Inside { stack: &HELD, value: Some(self), future: Some(body) }
     }
 }
 
-/// The values that the running polls of one thread are inside of, each with the task of its poll. The innermost is the
-/// last.
+/// The values that the running polls of one thread are inside of, each with the task of its poll. The innermost is last.
 ///
-/// A task-local of tokio would not be enough. An executor that is driven inside of a poll polls other tasks there, and
-/// these would see the task-local. And a future that moves to another task would keep the surroundings of the first
-/// task.
+/// A task-local of tokio would not be enough. An executor that is driven inside of a poll polls other tasks there, and these would see the
+/// task-local. And a future that moves to another task would keep the context of the first task.
 #[derive(Debug)]
 struct Stack<T>(RefCell<Vec<(Task, T)>>);
 
 impl<T> Stack<T> {
-    /// The first value that is `chosen`, among the values that the running task is inside of, innermost first.
+    /// The first result of `chosen` over the values that the running task is inside of, innermost first.
     fn find<R>(&self, chosen: impl FnMut(&T) -> Option<R>) -> Option<R> {
         let polls = self.0.borrow();
         if polls.is_empty() {
             return None;
         }
         let running = Task::running();
-        // A task may be polled inside of another task's poll. It is not inside of what that other task is inside of.
+        // A task may be polled inside of another task's poll. It is not inside of that task's values.
         let own = polls.iter().rev().take_while(|(task, _)| mutant!(StrangerIsInside => true, else *task == running));
         own.map(|(_, value)| value).find_map(chosen)
     }
@@ -180,12 +176,6 @@ pin_project! {
     }
 }
 
-impl<T: 'static, F> Inside<T, F> {
-    fn new(stack: &'static LocalKey<Stack<T>>, value: T, future: F) -> Self {
-        Self { stack, value: Some(value), future: Some(future) }
-    }
-}
-
 impl<T: 'static, F: Future> Future for Inside<T, F> {
     type Output = F::Output;
 
@@ -204,7 +194,7 @@ impl<T: 'static, F: Future> Future for Inside<T, F> {
     }
 }
 
-/// A running poll. The value moves to the stack and back: counting references would cost more.
+/// A running poll. The value moves to the stack and back: reference counting would cost more.
 struct Polling<'a, T: 'static> {
     stack: &'static LocalKey<Stack<T>>,
     value: &'a mut Option<T>,
@@ -221,8 +211,7 @@ impl<'a, T> Polling<'a, T> {
 
 impl<T> Drop for Polling<'_, T> {
     fn drop(&mut self) {
-        // Polls end in the opposite order of their beginnings, also after a panic. So the last entry belongs to this
-        // poll.
+        // Polls end in the reverse order of their starts, even after a panic. So the last entry belongs to this poll.
         let last = self.stack.try_with(|stack| stack.0.borrow_mut().pop());
         *self.value = last.ok().flatten().map(|(_, value)| value);
     }
@@ -230,8 +219,8 @@ impl<T> Drop for Polling<'_, T> {
 
 /// A task, as far as this crate can know: the unit that one executor polls by itself.
 ///
-/// Futures that a body joins, selects or buffers have wakers of their own, but the task of the body polls them. So a
-/// waker does not identify a task. The identity comes from what an executor says of itself.
+/// Futures that a body joins, selects or buffers have their own wakers, but the task of the body polls them. So a waker does not identify a
+/// task. The identity is what an executor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Task {
     /// The id of the task that tokio polls, also on a `LocalSet` and on a runtime inside of another runtime. The root

@@ -1,71 +1,74 @@
-//! [`Settings`]: the settings of a manager, the bounds of what it and its requests may ask for, and what a request may choose.
+//! [`Settings`]: the settings of a manager, the bounds of what it and its requests may ask for, and the choices of a request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Drift;
 use crate::timing::LONGEST_LINGER;
+use crate::token::{finish, take_buffer};
 use crate::{InvalidKey, LockError, MAX_NAME_BYTES, key};
 
-/// The shortest lease. A shorter lease would end before a release can be sent on a usual network.
+/// The shortest lease. A shorter one would end before a release can be sent on a usual network.
 const SHORTEST_LEASE: Duration = Duration::from_millis(10);
-/// The longest lease. A longer lease comes from a mistaken unit: users of similar libraries got 10,000 s for 10 s.
+/// The longest lease. A longer one comes from a mistaken unit: users of similar libraries got 10,000 s for 10 s.
 const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The shortest timeout of a command and of a connection. A shorter timeout would let nothing through: it would be over before an
-/// answer comes, even from the same machine.
+/// The shortest timeout of a command and of a connection. A shorter one would expire before any answer, even from the same machine.
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// The longest timeout of a command and of a connection. A longer timeout would be none. What is a multiple of it, or is added to
-/// an instant, can't overflow.
+/// The longest timeout of a command and of a connection. A longer one would be no limit. Multiples of it, and sums with an instant, can't
+/// overflow.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The longest grace. A longer allowance for a late holder would be a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_secs(3600);
 
-/// The largest number of replicas to wait for. No server has more, so `WAIT` would wait in vain each time.
+/// The largest number of replicas to wait for. No server has more, so `WAIT` would always time out.
 const MOST_REPLICAS: u32 = 100;
 
-/// What every name has behind its namespace, in bytes: two colons, a prefix, a key.
+/// The least that follows the namespace in a name, in bytes: two colons, a prefix, a key.
 const SHORTEST_NAME: usize = 4;
 
 /// The longest label in bytes: people read it.
 const LONGEST_LABEL: usize = 255;
 
-/// The settings of a manager.
+/// The longest note of a request in bytes: people read it, and each token carries it.
+const LONGEST_NOTE: usize = 128;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) namespace: Option<String>,
     pub(crate) label: String,
     pub(crate) default_timeout: Duration,
     pub(crate) default_expire: Duration,
+    pub(crate) default_max_hold: Option<Duration>,
     pub(crate) default_linger: Duration,
+    pub(crate) default_lock_delay: Duration,
     /// How many leases may linger at once.
     pub(crate) max_lingering: usize,
-    /// Why no lease may linger here; `None` where leases may.
+    /// Why no lease may linger here; `None` if leases may.
     pub(crate) refuses_linger: Option<&'static str>,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    /// After how much time without a server an acquire fails at once.
+    /// How long a server must be away before an acquire fails at once.
     pub(crate) fail_fast: Option<Duration>,
     /// How many replicas must confirm a grant, and within what time.
     pub(crate) min_replicas: Option<(u32, Duration)>,
-    /// The longest lease that a request may ask for, with the grace.
+    /// The longest lease that a request may ask for, including the grace.
     pub(crate) max_lease: Option<Duration>,
     /// A key of the protocol. No lock may have this name.
     pub(crate) reserved: Option<&'static str>,
     pub(crate) grace: Duration,
     pub(crate) max_clock_drift_ppm: u32,
     pub(crate) drain: Duration,
-    /// A hold that lasts this long is an event.
+    /// A hold that lasts this long is reported.
     pub(crate) warn_held_for: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_waiters_per_key: usize,
-    /// What is wrong with the settings above, when the constructor could return no error. Each request reports it.
+    /// What is wrong with the settings above, if the constructor could not return an error. Each request reports it.
     pub(crate) problem: Option<LockError>,
 }
 
-/// The name of this host.
 #[cfg(unix)]
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -83,7 +86,9 @@ impl Default for Settings {
             label: format!("{}:{}", host(), std::process::id()),
             default_timeout: Duration::from_secs(2),
             default_expire: Duration::from_secs(30),
+            default_max_hold: None,
             default_linger: Duration::ZERO,
+            default_lock_delay: Duration::ZERO,
             max_lingering: 10_000,
             refuses_linger: None,
             command_timeout: Duration::from_millis(500),
@@ -163,11 +168,15 @@ impl Settings {
             let reason = format!("it is longer than {LONGEST_LABEL} bytes, and part of every token");
             return Err(LockError::setting("label", reason));
         }
+        if let Some(longest) = self.default_max_hold {
+            refuse("default_max_hold", longest, problem_of_max_hold(longest.as_nanos()))?;
+        }
         self.check_linger(self.default_linger)?;
+        check_lock_delay("default_lock_delay", self.default_lock_delay)?;
         self.check_lease("default_expire", self.default_expire)
     }
 
-    /// Refuses a linger time that is too long, or any where no lease may linger.
+    /// Refuses a linger time that is too long, or any at all where no lease may linger.
     pub(crate) fn check_linger(&self, linger: Duration) -> Result<(), LockError> {
         let reason = match self.refuses_linger {
             _ if linger.is_zero() => return Ok(()),
@@ -189,7 +198,7 @@ impl Settings {
         Err(LockError::setting(setting, reason))
     }
 
-    /// The linger time of a request that may have its own, in hundredths of a second, rounded up.
+    /// The linger time of a request, or else the default, in hundredths of a second, rounded up.
     pub(crate) fn linger_cs(&self, linger: Option<Duration>) -> Result<u8, LockError> {
         let linger = linger.unwrap_or(self.default_linger);
         if linger.is_zero() {
@@ -207,27 +216,30 @@ impl Settings {
         self.check()
     }
 
-    /// How far the clocks may run apart.
     pub(crate) fn drift(&self) -> Drift {
-        // `check` has refused a value out of bounds before anything uses these settings.
+        // `check` refuses a value out of bounds before these settings are used.
         Drift::of_ppm(self.max_clock_drift_ppm).unwrap_or(Drift::DEFAULT)
     }
 
-    /// A lock's name in this manager's namespace. An error when the manager could not report its impossible settings
-    /// itself.
+    /// A lock's name in this manager's namespace. Fails with the problem of the settings if the manager could not report it itself.
     pub(crate) fn full_name(&self, name: Arc<str>) -> Result<Arc<str>, LockError> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
-        let name = match &self.namespace {
-            Some(namespace) => key::in_namespace(namespace, &name)?,
-            None => name,
-        };
-        if self.reserved.is_some_and(|reserved| *name == *reserved) {
-            let reason = InvalidKey::new("a quorum keeps its own record under this name: use another prefix or key");
-            return Err(LockError::InvalidKey { key: name.to_string(), reason });
+        let mut full = name;
+        if let Some(namespace) = &self.namespace {
+            let mut text = take_buffer();
+            text.extend([namespace, ":", &full]);
+            full = finish(text);
         }
-        Ok(name)
+        let reason = if full.len() > MAX_NAME_BYTES {
+            InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes with its namespace"))
+        } else if self.reserved.is_some_and(|reserved| *full == *reserved) {
+            InvalidKey::new("a quorum keeps its own record under this name: use another prefix or key")
+        } else {
+            return Ok(full);
+        };
+        Err(LockError::InvalidKey { key: full.to_string(), reason })
     }
 }
 
@@ -242,11 +254,17 @@ pub(crate) fn check_at_least(at_least: Duration) -> Result<(), LockError> {
     refuse("at_least", at_least, (at_least > LONGEST_LEASE).then_some(problem))
 }
 
+/// Refuses a rest after a dropped body that is too long.
+pub(crate) fn check_lock_delay(setting: &'static str, delay: Duration) -> Result<(), LockError> {
+    let problem = "a rest of more than a year is a unit mistaken for another; nobody could lock until then";
+    refuse(setting, delay, (delay > LONGEST_LEASE).then_some(problem))
+}
+
 fn refuse(setting: &'static str, time: Duration, problem: Option<&str>) -> Result<(), LockError> {
     problem.map_or(Ok(()), |problem| Err(LockError::setting(setting, format!("{problem} ({time:?})"))))
 }
 
-/// What is wrong with a longest hold of this many nanoseconds. The compiler runs it for constants, as the next two.
+/// What is wrong with a longest hold of this many nanoseconds. It is `const`, like the next ones, so that the compiler checks constants.
 pub(crate) const fn problem_of_max_hold(nanos: u128) -> Option<&'static str> {
     let too_long =
         "a hold of more than a year is a unit mistaken for another; leave `max_hold` out for a hold without a limit";
@@ -254,7 +272,6 @@ pub(crate) const fn problem_of_max_hold(nanos: u128) -> Option<&'static str> {
     problem_of(nanos, ["a hold of zero is over before the body starts", too_short, too_long])
 }
 
-/// What is wrong with a lease of this many nanoseconds.
 pub(crate) const fn problem_of_lease(nanos: u128) -> Option<&'static str> {
     let too_long =
         "a lease of more than a year is a unit mistaken for another; after a crash nobody could lock until then";
@@ -271,12 +288,20 @@ const fn problem_of(nanos: u128, [zero, too_short, too_long]: [&'static str; 3])
     }
 }
 
-/// What is wrong with a linger time of this many nanoseconds.
 pub(crate) const fn problem_of_linger(nanos: u128) -> Option<&'static str> {
     if nanos > LONGEST_LINGER.as_nanos() { Some("a lock lingers for at most 2 s") } else { None }
 }
 
-/// What a request does about a lock that somebody holds.
+pub(crate) fn problem_of_note(note: &str) -> Option<&'static str> {
+    if note.len() > LONGEST_NOTE {
+        return Some(
+            "it is longer than 128 bytes, and a part of the lock's value: write who or what needs the lock, and no more",
+        );
+    }
+    note.contains(char::is_control).then_some("it contains a control character, such as a line break: leave it out")
+}
+
+/// What a request does about a lock that is held.
 ///
 /// ```
 /// use std::time::Duration;
@@ -291,11 +316,11 @@ pub(crate) const fn problem_of_linger(nanos: u128) -> Option<&'static str> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnBusy {
-    /// It waits behind those who came before.
+    /// It waits behind earlier requests.
     #[default]
     Wait,
-    /// It takes the lock from its holder, who is told to stop, and waits in front of all others until the holder has stopped. If a newer
-    /// request comes meanwhile, it fails as the holder does: only the newest ever runs.
+    /// It takes the lock from its holder, which is told to stop, and waits in front of all others until the holder has stopped. If a newer
+    /// request arrives meanwhile, this one fails as the holder does: only the newest ever runs.
     Replace,
 }
 

@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// Readers and permits are one mechanism. A shared lease is granted while fewer leases than its capacity share the lock.
 ///
-/// It has four bytes, since every waiter keeps its request.
+/// It takes four bytes, since every waiter keeps its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Share(NonZeroU32);
 
 impl Share {
-    /// Beside any number of others.
+    /// Together with any number of others.
     pub(crate) const READ: Self = Self(NonZeroU32::MAX);
     /// The largest number of permits.
     pub(crate) const MOST_PERMITS: u32 = u32::MAX - 1;
 
-    /// One of at most this many. `None` for zero, and for more than there may be.
+    /// One of this many permits. `None` for zero, and for more than [`MOST_PERMITS`](Self::MOST_PERMITS).
     pub(crate) fn permit(of: u64) -> Option<Self> {
         let of = u32::try_from(of).ok().filter(|of| *of <= Self::MOST_PERMITS)?;
         NonZeroU32::new(of).map(Self)
@@ -34,13 +34,13 @@ impl Share {
         self.permits().unwrap_or(0)
     }
 
-    /// The share of this capacity.
+    /// The share with this capacity.
     pub(crate) fn of_capacity(capacity: u32) -> Self {
         Self::permit(capacity.into()).unwrap_or(Self::READ)
     }
 
-    /// Whether the owner of such a lease may do what a lease of the share `inner` allows. The holder of one of N permits runs together
-    /// with N - 1 others, so it does not hold one of fewer permits.
+    /// Whether a lease with this share may do what a lease with the share `inner` may. One of N permits runs together with N - 1 others, so
+    /// it does not cover one of fewer permits.
     pub(crate) fn covers(self, inner: Self) -> bool {
         let are_enough = self.permits().zip(inner.permits()).is_some_and(|(outer, inner)| outer <= inner);
         inner == Self::READ || mutant!(PermitsCoverFewer => self != Self::READ, else are_enough)
@@ -52,7 +52,7 @@ impl Share {
     }
 }
 
-/// How many leases of this process share the lock of one name, in whatever mode.
+/// How many leases of this process share the lock of one name, in any mode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedLeases(Arc<AtomicUsize>);
 
@@ -68,7 +68,7 @@ impl SharedLeases {
 }
 
 impl CountedLease {
-    /// How many there are besides this one.
+    /// How many there are apart from this one.
     pub(crate) fn others(&self) -> usize {
         self.0.0.load(Ordering::Relaxed).saturating_sub(1)
     }

@@ -1,13 +1,14 @@
 //! The library's own code, down to the bytes on its connections, on a model server in virtual time.
 //!
-//! A world is made from a seed: processes (managers, with tasks that use locks in every way), a network that delays,
-//! reorders between connections, loses and cuts, a server that stops, and a host that is suspended. The same seed gives
-//! the same history, and the history checker judges it. In other worlds the locks are on a quorum of such servers.
+//! A world is made from a seed: processes (managers whose tasks use locks in every way), a network that delays, reorders between
+//! connections, loses and cuts, a server that stops, and a host that is suspended. The same seed gives the same history, and the history
+//! checker judges it. In other worlds the locks are on a quorum of such servers.
 
 mod alarms;
 mod burst;
 mod cluster;
 mod crowd;
+mod delays;
 mod embedded;
 mod faults;
 mod force;

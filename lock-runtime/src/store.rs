@@ -1,15 +1,17 @@
-//! [`Store`]: where leases live, in the verbs of the protocol. Above this module only `address`, `builder` and `manager`
-//! know Redis. Nothing below it knows tasks.
+//! [`Store`]: where leases live, in the verbs of the protocol. Above this module only `address`, `builder` and `manager` know Redis.
+//! Nothing below it knows tasks.
 //!
-//! Every verb is idempotent for its token, and its caller may give up at any time. Then nobody knows whether the verb took
-//! effect, and the token has to be released before it is forgotten.
+//! Every verb is idempotent for its token, and its caller may give up at any time. Then it is unknown whether the verb took effect, and the
+//! token has to be released before it is forgotten.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::BackendError;
 use crate::clock::Deadline;
 use crate::error::within;
+use crate::observe::metrics;
 use crate::share::Share;
 use crate::token::Token;
 
@@ -19,28 +21,22 @@ pub(crate) mod faulty;
 pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod redis;
-pub(crate) mod seen;
-pub(crate) mod server_age;
-mod traffic;
 pub(crate) mod voter;
 
 pub(crate) use crate::protocol::{
-    Adoption, Anchor, Answer, Ask, Busy, Connection, Feature, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release,
-    Released, Renewal, Renewed, Replacing, Retry, StoreError, StoreKind, TicketAnswer,
+    Adoption, Anchor, Answer, Ask, Busy, Connection, Feature, Forced, Giving, Grant, NodeId, Ownership, Pushed, Reach,
+    Release, Renewal, Renewed, Replacing, Retry, SHARED, Seen, StoreError, StoreKind, TicketAnswer,
 };
 pub(crate) use any::AnyStore;
-pub(crate) use seen::{Forced, Seen};
-pub(crate) use traffic::Traffic;
 
-/// The answers of a verb, one per item and in the order of the items, or the failure of all.
+/// The answers of a verb, one per item and in the order of the items, or one failure for all of them.
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// The answer to a verb with one item.
 pub(crate) fn exactly_one<T>(answers: Answers<T>) -> Result<T, StoreError> {
     answers?.pop().unwrap_or_else(|| Err(StoreError::no_answer()))
 }
 
-/// The answers to a verb with `count` items, one for each item also where the store gave none.
+/// The answers to a verb with `count` items. An item without an answer gets an error.
 pub(crate) fn each<T>(answers: Answers<T>, count: usize) -> Vec<Result<T, StoreError>> {
     match answers {
         Ok(mut answers) => {
@@ -53,10 +49,10 @@ pub(crate) fn each<T>(answers: Answers<T>, count: usize) -> Vec<Result<T, StoreE
 
 /// The verbs of a store.
 ///
-/// Each verb ends at its deadline. The deadline counts from the instant before the call, and leases are counted from that
-/// instant, too. What has a default is so at a store in this process.
+/// Each verb ends at its deadline. Deadlines and leases count from the instant before the call. The defaults are those of a store in this
+/// process.
 pub(crate) trait Store {
-    /// What is so at all stores of this kind.
+    /// What holds for all stores of this kind.
     fn kind(&self) -> &'static StoreKind;
 
     /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
@@ -74,20 +70,20 @@ pub(crate) trait Store {
         &'a self,
         release: &'a Release,
         deadline: Deadline,
-    ) -> impl Future<Output = Result<Released, StoreError>> + Send + 'a;
+    ) -> impl Future<Output = Result<Ownership, StoreError>> + Send + 'a;
 
     /// Releases locks, or withdraws asks.
-    fn release(&self, releases: &[Release], deadline: Deadline) -> impl Future<Output = Answers<Released>> + Send;
+    fn release(&self, releases: &[Release], deadline: Deadline) -> impl Future<Output = Answers<Ownership>> + Send;
 
-    /// Withdraws an ask on the same path, behind the ask, and waits for no answer. It only saves time: the caller also has
-    /// the release repeated until it is answered. In memory the answer comes at once.
+    /// Withdraws an ask on the same path, behind the ask, without waiting for an answer. This only saves time: the caller also has the
+    /// release repeated until it is answered. In memory the withdrawal is done at once.
     fn withdraw_behind(&self, _release: &Release) {}
 
     /// Lengthens leases that are still owned.
     fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;
 
-    /// Draws `count` fencing tokens in a row for an owned lock, and returns the first of them; `None` when the token does
-    /// not own the lock.
+    /// Draws `count` consecutive fencing tokens for an owned lock, and returns the first of them; `None` when the token does not own the
+    /// lock.
     fn draw(
         &self,
         key: &Arc<str>,
@@ -97,17 +93,22 @@ pub(crate) trait Store {
         deadline: Deadline,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 
-    /// Looks at a lock, and changes nothing. `None` when nobody has the lock.
+    /// Looks at a lock, and changes nothing. `None` when the lock is free.
     fn inspect(&self, key: &str, deadline: Deadline) -> impl Future<Output = Result<Option<Seen>, StoreError>> + Send;
 
-    /// Takes a lock from its owner, whoever that is (rule 21: the owner has at most a claim to stop).
-    fn force(&self, key: &str, deadline: Deadline) -> impl Future<Output = Result<Forced, StoreError>> + Send;
+    /// Takes a lock from its current owner (rule 21: the owner has at most a claim to stop). If `one` is given, takes only that one of the
+    /// leases that share the lock.
+    fn force(
+        &self,
+        key: &str,
+        one: Option<(Share, Token)>,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Forced, StoreError>> + Send;
 
-    /// Puts a ticket in the place of an owner's token (rule 24). The token owned the lock also when the ticket stands there
-    /// already.
+    /// Replaces an owner's token by a ticket (rule 24). If the ticket is there already, the token counts as the owner, too.
     fn give(&self, giving: &Giving, deadline: Deadline) -> impl Future<Output = Result<Ownership, StoreError>> + Send;
 
-    /// Puts the token of an adopter in the place of a ticket (rule 24).
+    /// Replaces a ticket by the token of its adopter (rule 24).
     fn adopt(
         &self,
         adoption: &Adoption,
@@ -129,20 +130,18 @@ pub(crate) trait Store {
         Duration::ZERO
     }
 
-    /// The connection over which the store is told about `key`, as far as is known. A slot asks for it under its lock, so it must not
-    /// call back.
+    /// The connection on which messages about `key` arrive, as far as is known. A slot calls this under its lock, so it must not call back.
     fn connection(&self, _key: &str) -> Connection {
         Connection::IN_PROCESS
     }
 
-    /// Asks the runtimes that read pushes whether they run. Returns whether one has not answered since the last call: what is pushed
-    /// there is not read.
+    /// Probes the runtimes that read pushes. Returns whether one of them has not answered since the last call: its pushes are not read.
     fn probe_reader(&self) -> bool {
         false
     }
 
-    /// Has the runtime that read the pushes for `key` begin to connect again, if that connection broke. Nobody else hears of a grant,
-    /// and the task that is to ask again may not be polled.
+    /// If the connection with the pushes for `key` broke, has the runtime that read it start to reconnect. Otherwise a grant would go
+    /// unnoticed, because the task that is to ask again may not be polled.
     fn reconnect_reader(&self, _key: &str) {}
 
     /// Whether the store could be asked at once, as far as is known.
@@ -150,11 +149,11 @@ pub(crate) trait Store {
         true
     }
 
-    /// Begins to connect again where there is no connection, and waits for nothing. It must be called inside a runtime.
+    /// Starts to reconnect where there is no connection, without waiting. Must be called inside a runtime.
     fn begin_to_connect(&self) {}
 
-    /// How long the store has been unreachable for `key`, and why. `None` when it may be there. As
-    /// [`connection`](Self::connection), it must not call back.
+    /// How long the store has been unreachable for `key`, and why. `None` when it may be reachable. Like [`connection`](Self::connection),
+    /// it must not call back.
     fn outage(&self, _key: &str) -> Option<(Duration, StoreError)> {
         None
     }
@@ -164,22 +163,22 @@ pub(crate) trait Store {
         StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))
     }
 
-    /// How long an answer takes now until its task has it, because many are on their way. Zero while few are: such an answer is late.
+    /// How long an answer now takes to reach its task because many are in flight. Zero while few are: then a missing answer is late.
     fn lag(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Resolves when there is room for an ask for `key`, after one failed for want of it, or when it would fail for another reason.
+    /// Call it after an ask for `key` failed for lack of room. Resolves when there is room, or the ask would fail for another reason.
     fn room(&self, _key: &str) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// Resolves when no release goes on in the background. A verb may be answered before all servers have executed it.
+    /// Resolves when no release is running in the background. A verb may be answered before all servers have executed it.
     fn wait_for_releases(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// From now on `events` gets the pushes for tokens of `process`, and the news of a broken connection.
+    /// From now on `events` gets the pushes for tokens of `process`, and learns of broken connections.
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
     /// The number of the server that has `key`. A command to one server need not wait for another server.
@@ -187,9 +186,38 @@ pub(crate) trait Store {
         0
     }
 
-    /// The server that has `key`, as people write it.
+    /// The address of the server that has `key`, for messages.
     fn server_name(&self, _key: &str) -> String {
         "memory".to_owned()
+    }
+}
+
+/// Counts for all connections of a manager. Each count is next to a command, which costs much more.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    commands: AtomicU64,
+    reconnects: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn note_commands(&self, count: usize) {
+        let count = count as u64;
+        self.commands.fetch_add(count, Ordering::Relaxed);
+        metrics::commands(count);
+    }
+
+    pub(crate) fn note_reconnect(&self) {
+        self.reconnects.fetch_add(1, Ordering::Relaxed);
+        metrics::reconnected();
+    }
+
+    pub(crate) fn commands(&self) -> u64 {
+        self.commands.load(Ordering::Relaxed)
+    }
+
+    /// How often a connection was replaced.
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.reconnects.load(Ordering::Relaxed)
     }
 }
 
@@ -197,21 +225,21 @@ pub(crate) trait Store {
 pub(crate) trait Events: Send + Sync {
     /// The lock was passed on to a token of this process.
     fn on_grant(&self, key: &str, pushed: &Pushed);
-    /// Another process waits for a lock of this one.
+    /// Another process waits for a lock that this process has.
     fn on_contention(&self, key: &str);
-    /// A waiter of this process has come to be one of the first: it repeats its ask as often as they do (rule 5).
+    /// A waiter of this process is now one of the first: it repeats its ask as often as they do (rule 5).
     fn on_near(&self, _key: &str, _store_micros: u64) {}
-    /// The lock of this token was taken away by force (rule 21).
+    /// This token's lock was taken away by force (rule 21).
     fn on_forced(&self, _key: &str, _token: &Token) {}
-    /// Somebody else may have changed the lock of `key`, whose alarm was armed; `None` for all locks. It is a hint: the alarm is
-    /// armed no more.
+    /// Another client may have changed the lock of `key`, whose alarm was armed; `None` for all locks. This is a hint, and the alarm is no
+    /// longer armed.
     fn on_alarm(&self, _key: Option<&str>) {}
     /// Pushes may have been missed and leases lost, for all keys that this `affects`: repeat each ask, and verify each hold.
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
-    /// A connection that broke was made again: one of the callers, or one of the keeper.
+    /// A broken connection was replaced: one of the callers', or one of the keeper's.
     fn on_reconnect(&self, _server: &str, _of_callers: bool, _away: Duration) {}
-    /// A withdrawal went out behind its ask, and was not answered: the connection has ended. Another withdrawal, which was sent by
-    /// another way, may have come before the ask.
+    /// A withdrawal went out behind its ask, and the connection ended before the answer. Another withdrawal, on another path, may have
+    /// arrived before the ask.
     fn on_lost_withdrawal(&self, _release: Release) {}
     /// Where commands are counted.
     fn traffic(&self) -> Arc<Traffic> {

@@ -1,7 +1,7 @@
 //! What a call needs around it: a runtime of tokio that has timers, and I/O where a connection is made.
 //!
-//! tokio panics without them, at the first timer or socket, which may be the first lock that is busy. So each call that waits looks
-//! first, and is refused in words.
+//! Without them tokio panics at the first timer or socket, which may be the first busy lock. So each call that waits checks first, and
+//! returns an error.
 
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -12,7 +12,7 @@ use tokio::runtime::{self, Handle};
 use crate::LockError;
 
 thread_local! {
-    /// The runtime that this thread has found to have timers. It costs more to find out than to compare.
+    /// The last runtime in which this thread found timers: comparing is cheaper than finding out.
     static WITH_TIMERS: Cell<Option<runtime::Id>> = const { Cell::new(None) };
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn check() -> Result<(), LockError> {
     if WITH_TIMERS.get() == here {
         return Ok(());
     }
-    // tokio has no question for it, only this panic, of which the program's panic hook tells as well. It comes once for each call.
+    // tokio has no query for it, only this panic, which the program's panic hook reports as well, once for each call.
     if catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_err() {
         let reason = "it has no timers: call `enable_time` or `enable_all` on the builder of this tokio runtime";
         return Err(LockError::setting("runtime", reason));

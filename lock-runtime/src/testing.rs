@@ -128,15 +128,15 @@ pub mod errors;
 #[cfg(test)]
 mod tests;
 
-/// A manager for tests, and its server in memory, which fails when the test tells it to.
+/// A manager for tests, and its server in memory, which fails when the test says so.
 ///
-/// See the [module's page](self) for an example of each fault. Each `TestLocks` has a server of its own, so tests may run side
-/// by side. [`LockManager::scope`] makes it the default for the code under test.
+/// See the [module's page](self) for an example of each fault. Each `TestLocks` has its own server, so tests may run in parallel.
+/// [`LockManager::scope`] makes it the default for the code under test.
 #[derive(Debug)]
 pub struct TestLocks {
     manager: LockManager,
     other: LockManager,
-    store: Arc<AnyStore>,
+    store: Arc<FaultyStore>,
 }
 
 impl TestLocks {
@@ -146,7 +146,7 @@ impl TestLocks {
         Self::with(LockManager::builder())
     }
 
-    /// A manager with settings of its own. An address in the builder is not used.
+    /// A manager with its own settings. An address in the builder is not used.
     ///
     /// ```
     /// use std::time::Duration;
@@ -157,11 +157,11 @@ impl TestLocks {
     /// ```
     #[must_use]
     pub fn with(builder: Builder) -> Self {
-        let store = FaultyStore::default();
-        let elsewhere = Arc::new(AnyStore::Faulty(store.of_other_process()));
-        let store = Arc::new(AnyStore::Faulty(store));
-        let other = builder.clone().label("another process").over(elsewhere);
-        Self { manager: builder.over(Arc::clone(&store)), other, store }
+        let store = Arc::new(FaultyStore::default());
+        // The same memory without the faults.
+        let elsewhere = Arc::new(FaultyStore { memory: Arc::clone(&store.memory), ..FaultyStore::default() });
+        let other = builder.clone().label("another process").over(Arc::new(AnyStore::Faulty(elsewhere)));
+        Self { manager: builder.over(Arc::new(AnyStore::Faulty(Arc::clone(&store)))), other, store }
     }
 
     /// The manager for the code under test.
@@ -170,13 +170,13 @@ impl TestLocks {
         &self.manager
     }
 
-    /// The manager of another process on the same server. No fault concerns it.
+    /// The manager of another process on the same server. Faults do not affect it.
     #[must_use]
     pub fn other_process(&self) -> &LockManager {
         &self.other
     }
 
-    /// Has another process hold a lock until the guard is dropped. Waits until the lock is free.
+    /// Lets another process hold a lock until the guard is dropped. Waits until the lock is free.
     ///
     /// # Panics
     ///
@@ -195,35 +195,35 @@ impl TestLocks {
 
     /// From now on the server can't be reached.
     pub fn go_down(&self) {
-        self.faulty(|store| store.set_down(true));
+        self.store.set_down(true);
     }
 
     /// The server can be reached again. It has forgotten nothing.
     pub fn come_up(&self) {
-        self.faulty(|store| store.set_down(false));
+        self.store.set_down(false);
     }
 
     /// From now on each answer of the server takes this long. A command that has less time fails, and has no effect.
     pub fn answer_after(&self, pause: Duration) {
-        self.faulty(|store| store.set_pause(pause));
+        self.store.faults.lock().pause = pause;
     }
 
-    /// Makes the server forget a lock, whoever holds it. Its holder notices the loss at once, as after a lost connection.
+    /// Makes the server forget a lock. Its holder notices the loss at once, as after a lost connection.
     ///
     /// # Panics
     ///
     /// When the key can't name a lock.
     pub fn lose<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) {
         match self.manager.lock(prefix, key).key() {
-            Ok(name) => self.faulty(|store| store.forget(&name)),
+            Ok(name) => self.store.forget(&name),
             #[expect(clippy::panic, reason = "a test fails by panicking")]
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Makes a renewal find that its lock is gone: the renewal with this number, counted from now on over all locks, and from 1.
-    /// The first renewal of a hold confirms it, 5 ms after its begin. Then one comes each third of `expire`. Several numbers make
-    /// several losses.
+    /// Makes one renewal find that its lock is gone: the one with this number, counted from 1, from now on and over all locks. The first
+    /// renewal of a hold confirms it, 5 ms after its start. The next ones follow each third of `expire`. Call it several times for several
+    /// losses.
     ///
     /// # Panics
     ///
@@ -231,21 +231,14 @@ impl TestLocks {
     #[track_caller]
     pub fn lose_at_renewal(&self, number: u32) {
         assert!(number > 0, "renewals are counted from 1");
-        self.faulty(|store| store.lose_at_renewal(number));
+        self.store.faults.lock().renewals_until_loss.push(number);
     }
 
-    /// The names of the locks that the server has granted to the manager under test, in that order. A hold that was handed over
-    /// from another task of the manager is not in the list a second time.
+    /// The names of the locks that the server has granted to the manager under test, in that order. A hand-over between tasks of the
+    /// manager does not add to the list.
     #[must_use]
     pub fn granted(&self) -> Vec<String> {
-        self.faulty(FaultyStore::granted)
-    }
-
-    fn faulty<T>(&self, with: impl FnOnce(&FaultyStore) -> T) -> T {
-        match &*self.store {
-            AnyStore::Faulty(store) => with(store),
-            _ => unreachable!("it was made with a faulty store"),
-        }
+        self.store.faults.lock().granted.clone()
     }
 }
 

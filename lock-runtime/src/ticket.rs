@@ -8,15 +8,15 @@ use crate::key::PrefixPlace;
 use crate::token::Token;
 use crate::{LockError, key};
 
-/// What the text of a ticket begins with. Behind it stands where the prefix is in the lock's name.
+/// The start of a ticket's text. The place of the prefix in the lock's name follows.
 const HEAD: &str = "lock-ticket";
 
 /// The right to take over a hold: see [`LockGuard::into_ticket`](crate::LockGuard::into_ticket).
 ///
-/// Its text travels to another process, in a message or a row, and is read there by `parse`. With the feature `serde` it is that text
-/// in serde's formats, too. It names the lock as it stands in Redis, so the adopter's namespace does not matter.
+/// Send its text to another process, in a message or a row, and `parse` it there. With the feature `serde` it is the same text in serde's
+/// formats. It has the lock's whole name in Redis, so the adopter's namespace does not matter.
 ///
-/// **A ticket is a secret.** Whoever has it can take the lock. `Debug` shows the key alone.
+/// **A ticket is a secret**: whoever has it can take the lock. `Debug` shows only the key.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -45,20 +45,20 @@ impl LockTicket {
     }
 }
 
-/// The text of the ticket, in one line: for the process that adopts it, and for nobody else.
+/// The text of the ticket, in one line. Only the process that adopts it may see it.
 impl fmt::Display for LockTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, prefix, token } = self;
-        // Of a ticket that does not tell the prefix, the text does not either.
+        // A ticket without a prefix has a text without one.
         let place = if *prefix == PrefixPlace::default() { String::new() } else { format!(":{prefix}") };
         write!(f, "{HEAD}{place} {} {key}", token.as_str())
     }
 }
 
-/// Fails with [`InvalidSetting`](LockError::InvalidSetting) for a text that is no ticket. The error does not repeat the text.
+/// Fails with [`InvalidSetting`](LockError::InvalidSetting) for a text that is not a ticket. The error does not repeat the text.
 ///
-/// Give the text as it was written, with nothing around it. The key stands at its end, and may end with anything: a text that was cut
-/// inside of its key, or has a blank behind it, is read as a ticket of another key. Its adoption fails with [`Lost`](LockError::Lost).
+/// Parse the text exactly as it was written. The key is at its end, and may end with anything: a text that was cut inside of its key, or
+/// has a blank after it, is read as a ticket of another key. Its adoption fails with [`Lost`](LockError::Lost).
 impl FromStr for LockTicket {
     type Err = LockError;
 
@@ -76,14 +76,14 @@ impl FromStr for LockTicket {
     }
 }
 
-/// Its key alone.
+/// Shows only the key.
 impl fmt::Debug for LockTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockTicket").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
-/// As its text.
+/// Serialized as its text.
 #[cfg(feature = "serde")]
 impl serde::Serialize for LockTicket {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -115,10 +115,15 @@ impl<'de> serde::Deserialize<'de> for LockTicket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Moment;
     use crate::token::Process;
 
     fn ticket(name: &str, label: &str) -> LockTicket {
-        LockTicket { key: name.into(), prefix: PrefixPlace::behind(None, 1), token: Process::new(label).ticket(None) }
+        LockTicket {
+            key: name.into(),
+            prefix: PrefixPlace::behind(None, 1),
+            token: Process::new(label).ticket(Moment::now(), None, false),
+        }
     }
 
     #[test]
@@ -167,7 +172,7 @@ mod tests {
             Ok(ticket) => {
                 assert_eq!(ticket.to_string(), text);
                 assert!(ticket.key() == "lock" || !format!("{ticket:?}").contains(ticket.token.as_str()), "{ticket:?}");
-                // What a store and an error say of it.
+                // What a store and an error show of it.
                 let _ =
                     (ticket.token.share(), ticket.token.label(), ticket.token.to_forced(), ticket.token.may_linger());
             }

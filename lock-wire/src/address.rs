@@ -15,14 +15,14 @@ mod url;
 pub use url::Mistake;
 use url::{HostList, Place, Url};
 
-/// What a URL names.
+/// What a URL points to.
 #[derive(Debug)]
 pub enum Address {
-    /// This process: there is no server.
+    /// This process; no server is involved.
     Memory,
     /// Servers that belong together.
     Redis(Target),
-    /// Servers that know nothing of each other, in an order that does not depend on how the URL orders them.
+    /// Independent servers, in an order that does not depend on how the URL lists them.
     Independent(Vec<Endpoint>),
 }
 
@@ -35,13 +35,15 @@ pub enum Target {
     Cluster(Box<Seeds>),
 }
 
-/// Why there is no address.
+/// Why an address can't be used.
 #[derive(Debug)]
 pub enum AddressError {
     /// The URL can't be read.
     Mistake(Mistake),
-    /// No connection to this server can be made with these settings.
+    /// These settings allow no connection to this server.
     Unusable(String, CallError),
+    /// The address has a user name or a password although [credentials that change](crate::Credentials) are set as well.
+    TwoLogins,
 }
 
 impl From<Mistake> for AddressError {
@@ -51,7 +53,7 @@ impl From<Mistake> for AddressError {
 }
 
 impl Target {
-    /// As people write it, without credentials.
+    /// The address for messages, without credentials.
     pub fn address(&self) -> String {
         match self {
             Self::Server(endpoint) => endpoint.address(),
@@ -73,19 +75,31 @@ impl Target {
     }
 }
 
-/// The server that a connection would lead to; refused when no connection can be made with these settings.
+/// The endpoint for these settings, or an error when they allow no connection.
 fn endpoint(info: ConnectionInfo, trust: &Trust) -> Result<Endpoint, AddressError> {
+    check_login(&info, trust)?;
     let server = info.addr().to_string();
     Endpoint::of_connection(info, trust).map_err(|error| AddressError::Unusable(server, error))
+}
+
+/// Refuses an address with a login when credentials are configured separately.
+fn check_login(info: &ConnectionInfo, trust: &Trust) -> Result<(), AddressError> {
+    let settings = info.redis_settings();
+    let is_named = settings.username().is_some() || settings.password().is_some();
+    if is_named && trust.credentials.is_some() { Err(AddressError::TwoLogins) } else { Ok(()) }
 }
 
 impl Address {
     /// Reads a URL.
     pub fn of_url(url: &str, trust: &Trust) -> Result<Self, AddressError> {
         let Url { text, scheme, place } = Url::read(url)?;
-        // Neither the URL nor the cause of a failure, which may quote the URL, is shown: a URL may hold a password.
+        // Show neither the URL nor the parser's error, which may quote it: a URL may contain a password.
         let unreadable = || Mistake { scheme: scheme.clone(), problem: None };
-        let connections = |hosts: &HostList, db| hosts.connections(db).map_err(|_| unreadable());
+        let connections = |hosts: &HostList, db| {
+            let infos = hosts.connections(db).map_err(|_| unreadable())?;
+            infos.iter().try_for_each(|info| check_login(info, trust))?;
+            Ok::<_, AddressError>(infos)
+        };
         Ok(match place {
             Place::Memory => Self::Memory,
             Place::Server => {
@@ -95,8 +109,8 @@ impl Address {
                 let sentinels = Sentinels::new(connections(&sentinels, Some(db))?, &master, trust);
                 Self::Redis(Target::Server(Endpoint::Master(Box::new(sentinels))))
             }
-            Place::Cluster(nodes) => {
-                let seeds = Seeds::new(connections(&nodes, None)?, trust).ok_or_else(unreadable)?;
+            Place::Cluster { nodes, db } => {
+                let seeds = Seeds::new(connections(&nodes, db)?, trust).ok_or_else(unreadable)?;
                 Self::Redis(Target::Cluster(Box::new(seeds)))
             }
             Place::Independent { servers, db } => {

@@ -1,9 +1,9 @@
-//! [`Moment`], [`Deadline`] and [`Drift`]: time as somebody must see it whose right on a server ends.
+//! [`Moment`], [`Deadline`] and [`Drift`]: time as the owner of an expiring right on a server must measure it.
 //!
-//! `std::time::Instant` stands still while a Linux machine is suspended, but the server goes on. So elapsed time
-//! here is the largest elapsed time of three clocks: the boot-time clock (it counts suspend), the wall clock (it is
-//! corrected after a virtual machine was paused), and tokio's clock (tests control it). When the wall clock steps
-//! forward, a hold ends early, which is safe. When it steps back, the other clocks show more time, and they count.
+//! `std::time::Instant` stops while a Linux machine is suspended, but the server's clock goes on. So elapsed time here is the maximum over
+//! three clocks: the boot-time clock (it counts suspend), the wall clock (it is corrected after a virtual machine was paused), and tokio's
+//! clock (tests control it). When the wall clock steps forward, a hold ends early, which is safe. When it steps back, the other clocks show
+//! more elapsed time, and that counts.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -14,17 +14,17 @@ use tokio::time::Instant;
 
 pub mod lent;
 
-/// A point in time on all three clocks, in nanoseconds. They last until the year 2554.
+/// A point in time on all three clocks, in nanoseconds. The range lasts until the year 2554.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     boot: u64,
     wall: u64,
-    /// Never zero: so an `Option<Moment>` takes no more room.
+    /// Never zero, so that `Option<Moment>` is no larger than `Moment`.
     tokio: NonZeroU64,
 }
 
 impl Moment {
-    /// What the clocks show.
+    /// Reads the clocks.
     #[inline]
     pub fn now() -> Self {
         #[cfg(any(test, feature = "simulation"))]
@@ -35,7 +35,7 @@ impl Moment {
         Self { boot, wall: wall_time(boot), tokio: tokio_time() }
     }
 
-    /// The time since `earlier`, by the clock that saw the most.
+    /// The time since `earlier`, by the clock that advanced most.
     #[inline]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier))
@@ -50,19 +50,33 @@ impl Moment {
             .max(self.tokio.get().saturating_sub(earlier.tokio.get()))
     }
 
-    /// How much of the time since `earlier` the timers did not see.
+    /// Microseconds since the Unix epoch: the wall clock at this process's first call plus the time since then. It never steps, and follows
+    /// a clock that a test has paused.
+    #[inline]
+    pub fn unix_micros(self) -> u64 {
+        static FIRST: OnceLock<Moment> = OnceLock::new();
+        // A simulated world has no epoch; names made from its time are counted from 1 there.
+        #[cfg(any(test, feature = "simulation"))]
+        if crate::simulation::now().is_some() {
+            return 0;
+        }
+        let first = *FIRST.get_or_init(|| self);
+        first.wall.saturating_add(self.nanos_since(first)) / 1000
+    }
+
+    /// How much of the time since `earlier` tokio's timers did not see.
     #[inline]
     pub fn missed_by_timers(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier) - self.tokio.get().saturating_sub(earlier.tokio.get()))
     }
 
-    /// The time since then.
+    /// The time since this moment.
     #[inline]
     pub fn elapsed(self) -> Duration {
         Self::now().since(self)
     }
 
-    /// So much later on each clock.
+    /// This moment plus `span`, on each clock.
     #[cfg(any(test, feature = "simulation"))]
     #[inline]
     pub fn later(self, span: Duration) -> Self {
@@ -76,7 +90,7 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
-/// tokio's clock. It begins a day before its first reading: a clock that a test has paused may stand before that.
+/// tokio's clock. Zero is a day before its first reading: a clock that a test has paused may be earlier than that reading.
 #[inline]
 fn tokio_time() -> NonZeroU64 {
     NonZeroU64::MIN.saturating_add(nanos(lent::now().saturating_duration_since(tokio_zero())))
@@ -106,14 +120,14 @@ fn boot_time() -> u64 {
     0
 }
 
-/// The wall clock, at the boot time `boot`. A thread reads it once in a millisecond: it counts only after a virtual machine was paused,
-/// or when somebody has set it. What it says then is seen at most a millisecond of boot time later.
+/// The wall clock at the boot time `boot`. Each thread reads it at most once per millisecond of boot time, because it matters only after a
+/// virtual machine was paused or the clock was set. Such a change is seen at most a millisecond late.
 ///
-/// By the standard library: a test can then set the wall clock of a process, which rustix reads past the C library.
+/// It uses the standard library, so that a test can set a process's wall clock; rustix bypasses the C library.
 #[inline]
 fn wall_time(boot: u64) -> u64 {
     thread_local! {
-        /// The last reading, and the boot time then.
+        /// The last reading, and the boot time of that reading.
         static READ: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     }
     let (wall, at) = READ.get();
@@ -125,46 +139,46 @@ fn wall_time(boot: u64) -> u64 {
     wall
 }
 
-/// A point in time that has come as soon as any clock says so.
+/// A deadline that has passed as soon as any of the clocks says so.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     start: Moment,
-    /// In nanoseconds. A span of more than five centuries has no end.
+    /// In nanoseconds. A span of more than five centuries never ends.
     span: u64,
 }
 
 impl Deadline {
-    /// The end of a span that begins at `start`.
+    /// The deadline `span` after `start`.
     #[inline]
     pub fn new(start: Moment, span: Duration) -> Self {
         Self { start, span: nanos(span) }
     }
 
-    /// The end of a span that begins now.
+    /// The deadline `span` from now.
     #[inline]
     pub fn after(span: Duration) -> Self {
         Self::new(Moment::now(), span)
     }
 
-    /// The same end, counted from `now`.
+    /// The same deadline, counted from `now`.
     #[inline]
     pub fn counted_from(self, now: Moment) -> Self {
         Self::new(now, self.remaining_at(now))
     }
 
-    /// The instant that the deadline counts from.
+    /// The moment that the deadline counts from.
     #[inline]
     pub fn start(self) -> Moment {
         self.start
     }
 
-    /// The time from [`start`](Self::start) on.
+    /// The time from [`start`](Self::start) to the deadline.
     #[inline]
     pub fn span(self) -> Duration {
         Duration::from_nanos(self.span)
     }
 
-    /// The end as a timer sees it, without reading the clocks. A deadline without an end is decades away.
+    /// The deadline as a timer's instant, without reading the clocks. A deadline that never ends is decades away.
     #[inline]
     pub fn on_timer(self) -> Instant {
         let decades = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -174,34 +188,34 @@ impl Deadline {
         tokio_zero() + Duration::from_nanos(self.start.tokio.get() - 1) + self.span().min(decades)
     }
 
-    /// As much time from now on: each command of a release has as much as the first one. A server that is far away and has answered the
-    /// first is not silent.
+    /// The same span again, from now: each command of a release gets as much time as the first. A distant server that has answered the
+    /// first command is not silent.
     #[inline]
     pub fn anew(self) -> Self {
         mutant!(TwoCommandsInTimeOfOne => return self.counted_from(Moment::now()));
         Self::after(self.span())
     }
 
-    /// As much later.
+    /// This deadline plus `span`.
     #[inline]
     pub fn later_by(self, span: Duration) -> Self {
         Self { start: self.start, span: self.span.saturating_add(nanos(span)) }
     }
 
-    /// How much later than `other` it is, as seen now. Zero when it is earlier.
+    /// By how much this deadline is later than `other`, as seen now. Zero if it is earlier.
     #[inline]
     pub fn later_than(self, other: Self, now: Moment) -> Duration {
         let from_start = now.nanos_since(other.start).saturating_add(self.nanos_left_at(now));
         Duration::from_nanos(from_start.saturating_sub(other.span))
     }
 
-    /// The time until then.
+    /// The time left.
     #[inline]
     pub fn remaining(self) -> Duration {
         self.remaining_at(Moment::now())
     }
 
-    /// The time from `now` until then.
+    /// The time left at `now`.
     #[inline]
     pub fn remaining_at(self, now: Moment) -> Duration {
         Duration::from_nanos(self.nanos_left_at(now))
@@ -212,44 +226,44 @@ impl Deadline {
         self.span.saturating_sub(now.nanos_since(self.start))
     }
 
-    /// Whether it has come.
+    /// Whether the deadline has passed.
     #[inline]
     pub fn has_passed(self) -> bool {
         self.has_passed_at(Moment::now())
     }
 
-    /// Whether it has come by `now`.
+    /// Whether the deadline has passed at `now`.
     #[inline]
     pub fn has_passed_at(self, now: Moment) -> bool {
         self.nanos_left_at(now) == 0
     }
 
-    /// The earlier of the two, as seen now.
+    /// The earlier of the two deadlines, as seen now.
     #[inline]
     pub fn min_at(self, other: Self, now: Moment) -> Self {
         if self.nanos_left_at(now) <= other.nanos_left_at(now) { self } else { other }
     }
 
-    /// The later of the two, as seen now.
+    /// The later of the two deadlines, as seen now.
     #[inline]
     pub fn max_at(self, other: Self, now: Moment) -> Self {
         if self.nanos_left_at(now) >= other.nanos_left_at(now) { self } else { other }
     }
 }
 
-/// An allowance for the precision of the readings: a server gives whole milliseconds.
+/// Allows for the precision of the readings: a server reports whole milliseconds.
 const READING: Duration = Duration::from_millis(2);
 
-/// How much faster the server's clock may run than the holder's, in parts per million.
+/// How much faster than the holder's clock the server's clock may run, in parts per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drift(u32);
 
 impl Drift {
     /// Redlock's 1 %, as in redsync, node-redlock and rslock.
     pub const DEFAULT: Self = Self(10_000);
-    /// The least allowance: two clocks that a kernel's `adjtime` slews against each other run apart this fast.
+    /// The minimum: two clocks that a kernel's `adjtime` slews against each other drift apart this fast.
     pub const LEAST_PPM: u32 = 1_000;
-    /// The largest allowance: with more, most of a lease would be allowance.
+    /// The maximum: with more, most of a lease would be allowance.
     pub const MOST_PPM: u32 = 500_000;
 
     /// `None` when `ppm` is out of bounds.
@@ -258,7 +272,7 @@ impl Drift {
         (Self::LEAST_PPM..=Self::MOST_PPM).contains(&ppm).then_some(Self(ppm))
     }
 
-    /// The part of a lease that its holder may trust: the lease without the allowance for drift.
+    /// The part of a lease that its holder may trust: the lease minus the allowance for drift.
     #[inline]
     pub fn trusted(self, lease: Duration) -> Duration {
         mutant!(NoDriftAllowance => return lease);
@@ -266,13 +280,13 @@ impl Drift {
         lease.saturating_sub(apart.saturating_add(READING))
     }
 
-    /// The lease of which its holder may trust so much: at least the `wanted` time, in whole milliseconds.
+    /// The lease, in whole milliseconds, of which a holder may trust at least the `wanted` time.
     #[inline]
     pub fn lease_for(self, wanted: Duration) -> Duration {
         let wanted = wanted.saturating_add(READING).as_nanos();
         let nanos = wanted.saturating_mul(1_000_000) / u128::from(1_000_000 - self.ppm());
         let millis = u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX);
-        // The division above rounds down. The server's clock rounds down, too.
+        // The division above rounds down, and so does the server's clock.
         Duration::from_millis(millis.saturating_add(2))
     }
 
@@ -284,7 +298,7 @@ impl Drift {
     }
 }
 
-/// A lease with the default allowance: for most tests, and for locks in this process, where there is only one clock.
+/// [`Drift::trusted`] with the default allowance: for most tests, and for locks in this process, which have a single clock.
 #[inline]
 pub fn without_drift(lease: Duration) -> Duration {
     Drift::DEFAULT.trusted(lease)
@@ -345,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_lease_for_a_time_the_holder_may_trust_that_time_and_little_more() {
+    fn the_holder_of_a_lease_for_a_time_may_trust_that_time_and_little_more() {
         for ppm in [1_000, 10_000, 500_000] {
             let drift = Drift::of_ppm(ppm).unwrap();
             for wanted in [0, 1, 10, 999, 50_000, 31_536_000_000].map(Duration::from_millis) {
@@ -358,7 +372,7 @@ mod tests {
         }
     }
 
-    /// Any readings of the three clocks, near each other or far apart.
+    /// Any readings of the three clocks, close together or far apart.
     fn moment() -> impl Strategy<Value = Moment> {
         let nanos = || prop_oneof![0..20_u64, any::<u64>()];
         let moment = |(boot, wall, tokio)| Moment { boot, wall, tokio: NonZeroU64::MIN.saturating_add(tokio) };
@@ -396,7 +410,7 @@ mod tests {
 
         /// Whatever the clocks did in between.
         #[test]
-        fn counting_anew_never_moves_the_end_away(start in moment(), span in span(), now in moment(), later in moment()) {
+        fn counting_again_never_moves_the_end_away(start in moment(), span in span(), now in moment(), later in moment()) {
             let deadline = Deadline::new(start, span);
             let anew = deadline.counted_from(now);
             prop_assert_eq!(anew.remaining_at(now), deadline.remaining_at(now));
@@ -418,7 +432,7 @@ mod tests {
             prop_assert!(later.remaining_at(now) <= deadline.remaining_at(now).saturating_add(more));
         }
 
-        /// A deadline that is later by so much is there as long as the later of the two.
+        /// A deadline plus a span has the same time left as the later of the two.
         #[test]
         fn so_much_later_is_the_later_of_the_two(
             start in moment(), other: (u32, u32, u32), passed: (u32, u32, u32), spans: (u32, u32)

@@ -1,7 +1,7 @@
-//! [`Cluster`]: the masters of a Redis Cluster. A master has a connection once one of its keys is used.
+//! [`Cluster`]: the masters of a Redis Cluster. A master gets a connection when one of its keys is first used.
 //!
-//! The `redis` crate's `ClusterConnection` connects to every master, repeats commands long after their callers gave up, and
-//! can lose the wake-up of a command that was redirected.
+//! The `redis` crate's `ClusterConnection` connects to every master, repeats commands long after their callers gave up, and can lose the
+//! wake-up of a redirected command.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use crate::mutex::Mutex;
 /// Connections to the masters of a cluster.
 pub struct Cluster {
     topology: Arc<Topology>,
-    /// What these connections hear.
+    /// What these connections subscribe to.
     channel: Channel,
     purpose: Arc<dyn Purpose>,
     links: Mutex<BTreeMap<Node, Arc<Link>>>,
@@ -39,7 +39,7 @@ pub struct Cluster {
 type OnNewMaster = Box<dyn Fn(Node) + Send + Sync>;
 
 impl Cluster {
-    /// Connections that hear `channel`. Nothing connects yet.
+    /// Connections that subscribe to `channel`. They are made when first needed.
     pub fn new(topology: &Arc<Topology>, channel: Channel, purpose: Arc<dyn Purpose>) -> Arc<Self> {
         Arc::new(Self {
             topology: Arc::clone(topology),
@@ -50,7 +50,7 @@ impl Cluster {
         })
     }
 
-    /// From now on `other` connects to each master that this connects to. So what it sends there need not wait for a connection.
+    /// From now on `other` connects to each master that `self` connects to, so that its first command there need not wait for a connection.
     pub fn mirror_connections(&self, other: &Arc<Self>) {
         let (other, spawn) = (Arc::clone(other), Arc::clone(&self.topology.common.spawn));
         let on_new_master = move |node| {
@@ -72,23 +72,23 @@ impl Cluster {
         self.topology.index(key)
     }
 
-    /// The master of the key's slot, as people write it.
+    /// The address of the master of the key's slot, for messages.
     pub(crate) fn server_name(&self, key: &str) -> String {
         self.topology.master(slot_of(key)).map_or_else(|| "the cluster".to_owned(), |(node, _)| node.to_string())
     }
 
     fn links(&self) -> MutexGuard<'_, BTreeMap<Node, Arc<Link>>> {
-        // Nothing that can panic runs under this lock.
+        // Nothing under this lock can panic.
         self.links.lock()
     }
 
-    /// The link to the master of the key's slot. `None` when the master is not known, or was not needed yet.
+    /// The link to the master of the key's slot. `None` when the master is unknown or was not needed yet.
     pub(crate) fn link_of(&self, key: &str) -> Option<Arc<Link>> {
         let (node, _) = self.topology.master(slot_of(key))?;
         self.links().get(&node).cloned()
     }
 
-    /// The link to a node, made when there is none.
+    /// The link to a node; made if there is none.
     fn link(&self, node: &Node) -> Arc<Link> {
         let mut links = self.links();
         if let Some(link) = links.get(node) {
@@ -99,7 +99,7 @@ impl Cluster {
         let link = Link::new(endpoint, Some(self.channel.clone()), Arc::clone(&self.purpose), common);
         let (topology, own) = (Arc::downgrade(&self.topology), node.clone());
         link.restrict(Box::new(move |key| topology.upgrade().is_some_and(|topology| topology.lives_at(key, &own))));
-        // Drops the links to servers that are no masters any more.
+        // Drops the links to servers that are no longer masters.
         links.retain(|node, _| self.topology.is_master(node));
         links.insert(node.clone(), Arc::clone(&link));
         drop(links);
@@ -120,11 +120,11 @@ impl Cluster {
         Box::pin(Route::new(self, slot_of(key), deadline).follow(command, deadline))
     }
 
-    /// The slot's master, and whether it is doubtful. About a doubtful master the other nodes are asked first.
+    /// The slot's master, and whether it is in doubt. Then the other nodes are asked first.
     async fn master(&self, slot: u16, deadline: Deadline) -> Result<(Node, bool), CallError> {
         match self.topology.master(slot) {
             Some((node, None)) => return Ok((node, false)),
-            // The connection only took long.
+            // A newer connection works: only connecting took long.
             Some((node, Some(since))) if self.links().get(&node).is_some_and(|link| link.was_made_after(since)) => {
                 self.topology.trust(&node);
                 return Ok((node, false));
@@ -136,18 +136,18 @@ impl Cluster {
         Ok((node, doubtful.is_some()))
     }
 
-    /// The round trip to the farthest master.
+    /// The round trip to the most distant master.
     pub(crate) fn round_trip(&self) -> Duration {
         self.asked_masters().iter().map(|(_, link)| link.round_trip()).max().unwrap_or_default()
     }
 
-    /// The longest time that an answer takes now.
+    /// The longest lag of these connections.
     pub(crate) fn lag(&self) -> Duration {
         let links: Vec<_> = self.links().values().cloned().collect();
         links.iter().map(|link| link.lag()).max().unwrap_or_default()
     }
 
-    /// The masters that were used, or could not be. A link to a server that is no master any more stays until the next one is made.
+    /// The masters that were used, or could not be connected to. A link to a former master stays until the next link is made.
     fn asked_masters(&self) -> Vec<(Node, Arc<Link>)> {
         let links = self.links();
         let is_master = |node: &Node| {
@@ -161,23 +161,22 @@ impl Cluster {
     /// A link to each master.
     pub(crate) fn to_all_masters(&self) -> Vec<Arc<Link>> {
         let masters = self.topology.masters();
-        // A node without a usable address has no keys that could be reached.
+        // A node without a usable address has no reachable keys.
         masters.iter().map(|node| self.link(node)).collect()
     }
 
-    /// Whether the masters are known, and those that were asked have a connection. The others connect when they are needed.
+    /// Whether the masters are known, and those in use have a connection. The others connect when needed.
     pub(crate) fn is_connected(&self) -> bool {
         self.topology.knows_masters() && self.asked_masters().iter().all(|(_, link)| link.is_connected())
     }
 
-    /// Whether the runtime that reads a connection does not run. Each is asked.
+    /// Whether the runtime that reads any of the connections is blocked. Probes all of them.
     pub(crate) fn probe_reader(&self) -> bool {
         let links: Vec<_> = self.links().values().cloned().collect();
         links.iter().filter(|link| link.probe_reader()).count() > 0
     }
 
-    /// Begins to replace the connections that broke, and to look for the masters: another node may serve the slots of one that can't
-    /// be reached.
+    /// Starts to reconnect broken connections, and to look for the masters: another node may serve the slots of an unreachable one.
     pub(crate) fn begin_to_connect(&self) {
         let mut looks_for = (!self.topology.knows_masters()).then_some(0);
         for (node, link) in self.asked_masters() {
@@ -194,12 +193,12 @@ impl Cluster {
         }
     }
 
-    /// Replaces the connections that broke.
+    /// Replaces broken connections.
     pub(crate) async fn connect_again(&self, deadline: Deadline) {
         join_all(self.asked_masters().iter().map(|(_, link)| link.connect_again(deadline))).await;
     }
 
-    /// Finds out which of the connections are alive.
+    /// Sends a heartbeat on each connection.
     pub(crate) async fn heartbeat(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.is_connected()).cloned().collect();
         join_all(links.iter().map(|link| link.heartbeat(deadline))).await;

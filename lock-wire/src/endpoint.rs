@@ -9,10 +9,10 @@ use crate::greeting::{Greeted, OnFailover, greet};
 use crate::sentinel::Sentinels;
 use crate::wire::{Hear, Peer, Trust};
 
-/// A server, and how to reach it.
+/// How to reach a server.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// Whoever listens at this address.
+    /// The server at this address, whichever it is.
     Server(Box<Peer>),
     /// The server that the sentinels name as the master.
     Master(Box<Sentinels>),
@@ -21,20 +21,20 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// A server that a test plays.
+    /// A server that a test simulates.
     #[cfg(feature = "simulation")]
     pub fn simulated(info: ConnectionInfo, host: std::sync::Arc<dyn crate::simulation::Host>) -> Self {
         Self::Server(Box::new(Peer::new(info, Trust::default()).simulated(host)))
     }
 
-    /// A server at this address, with these credentials.
+    /// The server at this address, with these credentials.
     pub fn of_connection(info: ConnectionInfo, trust: &Trust) -> Result<Self, CallError> {
         let peer = Peer::new(info, trust.clone());
         peer.check()?;
         Ok(Self::Server(Box::new(peer)))
     }
 
-    /// The address as people write it, without credentials.
+    /// The address for messages, without credentials.
     pub fn address(&self) -> String {
         match self {
             Self::Server(peer) | Self::Node(peer) => peer.address(),
@@ -50,23 +50,23 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is one of the nodes of a cluster.
+    /// Whether it is a node of a cluster.
     pub(crate) fn is_node(&self) -> bool {
         matches!(self, Self::Node(_))
     }
 
-    /// Whether another server may take the place of the server that a connection leads to.
+    /// Whether another server may take over from the one that a connection leads to.
     pub fn moves(&self) -> bool {
         matches!(self, Self::Master(_))
     }
 
-    /// Whether it is an address, behind which another server may stand by now: a proxy, a name that follows the master.
+    /// Whether it is a plain address, which may lead to another server by now: a proxy, or a name that follows the master.
     pub(crate) fn is_address(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 
-    /// Connects. The caller's runtime drives the connection, and `hear` takes in what is pushed on it. The `commands` go along with
-    /// the greeting. Each step has the `limit` for itself.
+    /// Connects. The caller's runtime drives the connection, and `hear` handles its pushes. The `commands` are sent along with the
+    /// greeting. The `limit` applies to each step.
     pub(crate) async fn connect(
         &self,
         hear: impl Hear + Clone,

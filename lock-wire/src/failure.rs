@@ -7,49 +7,50 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// What every connection needs.
 pub(crate) const RESP3: &str = "RESP3 (`HELLO 3`)";
-/// A server that has not told its name.
+/// Stands for the name of a server that did not tell it.
 const NAMELESS: &str = "what answers there";
 
-/// How far a command that failed came.
+/// How far a failed command got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// For certain nothing was sent to any server: there is no effect, and there will be none.
+    /// Certainly nothing was sent to any server: it has no effect, and never will.
     Unsent,
-    /// Something may have been sent, and not every answer came: the effect is unknown.
+    /// Something may have been sent, and some answer is missing: the effect is unknown.
     Unanswered,
-    /// The server refused the command. A script may have done a part of its work before.
+    /// The server refused the command. A script may have done part of its work before that.
     Refused,
 }
 
-/// A call without a usable reply.
+/// Why a call has no usable reply.
 #[derive(Clone, Debug)]
 pub enum CallError {
-    /// No reply within this time. Whether the command took effect is unknown.
+    /// No reply within this time. It is unknown whether the command took effect.
     Silent(Duration),
-    /// No reply within this time because the server waits for this number of replicas.
+    /// No reply within this time, because the server waits for this many replicas.
     Unconfirmed(Duration, u32),
     /// No connection within this time.
     NoConnection(Duration),
-    /// It was not sent: too many others are on their way.
+    /// Not sent, because too many other commands are in flight.
     NoRoom,
-    /// The connection belongs to a parent process, and this process is a fork of it.
+    /// The connection belongs to the parent process that this process was forked from.
     Inherited,
-    /// The server of this name can't do something that is needed.
+    /// The server with this name lacks a needed feature.
     Lacks(String, &'static str),
-    /// What answers there is of no use, for this reason.
+    /// The server can't be used, for this reason.
     Unsuitable(String),
-    /// This process can't make such a connection here, for this reason.
+    /// There are no credentials, or the server does not accept them, for this reason.
+    Credentials(String, Option<Arc<RedisError>>),
+    /// This process can't make this kind of connection, for this reason.
     Unsupported(String),
     /// There was no connection for this reason, and nothing was sent.
     Unsent(Box<CallError>),
-    /// The answer to a command that was then sent again. What became of that is unknown.
+    /// The answer to a command that was then sent again; the outcome of the second try is unknown.
     Before(Box<CallError>),
     /// The error of one server among several.
     Of(String, Box<CallError>),
     /// The connection could not be set up, most likely for this reason.
     Setup(&'static str, Arc<RedisError>),
-    /// The server does not know the script of this digest. `repeated`: the command was sent before, when the server may have
-    /// known the script.
+    /// The server does not know the script with this digest. `repeated`: the command was sent before, when the server may have known it.
     UnknownScript {
         /// Whether an earlier try may have taken effect.
         repeated: bool,
@@ -85,7 +86,7 @@ impl CallError {
         }
     }
 
-    /// The same error, for a server that was connected before. So it is not TLS that makes the server close connections.
+    /// This error, for a server that we have connected to before. So TLS is not why the server closes connections.
     pub fn of_known(self) -> Self {
         match self {
             Self::Setup(_, error) if error.is_connection_dropped() => Self::Failed(error),
@@ -94,12 +95,12 @@ impl CallError {
         }
     }
 
-    /// The same error, for a command that was not sent.
+    /// This error, for a command that was not sent.
     pub fn before_sending(self) -> Self {
         Self::Unsent(Box::new(self))
     }
 
-    /// The same error, for a command that had been sent before over another connection.
+    /// This error, for a command that was sent earlier over another connection.
     pub fn after_sending(self) -> Self {
         match self {
             Self::Unsent(error) => *error,
@@ -108,13 +109,13 @@ impl CallError {
         }
     }
 
-    /// This answer to a command explains more than the error `last` of the same command, which was sent again.
+    /// This error instead of `last`, which the same command got when it was sent again: this one explains more.
     pub fn in_place_of(self, last: &Self) -> Self {
         mutant!(RedirectionHidesSilence => return self);
         if last.reach() == Reach::Unanswered { Self::Before(Box::new(self)) } else { self }
     }
 
-    /// How far the command came.
+    /// How far the command got.
     pub fn reach(&self) -> Reach {
         match self {
             Self::Unsent(_) => Reach::Unsent,
@@ -125,7 +126,7 @@ impl CallError {
         }
     }
 
-    /// The same error, for one server among several.
+    /// This error, for one server among several.
     pub fn of(self, server: &str) -> Self {
         Self::Of(server.to_owned(), Box::new(self))
     }
@@ -138,11 +139,13 @@ impl CallError {
             | Self::NoConnection(_)
             | Self::NoRoom
             | Self::Unsuitable(_)
+            // The provider may send newer credentials.
+            | Self::Credentials(..)
             // Another caller's runtime may have what this one lacks.
             | Self::Unsupported(_)
             | Self::Setup(..)
             | Self::UnknownScript { .. }
-            // The next time it may be another server.
+            // The next try may reach another server.
             | Self::Of(..) => false,
             Self::Unsent(error) | Self::Before(error) => error.is_final(),
             Self::Inherited | Self::Lacks(..) => true,
@@ -154,19 +157,19 @@ impl CallError {
         }
     }
 
-    /// Whether a connection fails so while its server restarts or another takes its place.
+    /// Whether a connection fails this way while its server restarts, another takes over, or credentials change.
     pub fn is_of_a_restart(&self) -> bool {
         match self {
             Self::Failed(error) | Self::Setup(_, error) => {
                 error.is_connection_refusal() || error.is_connection_dropped() || error.code() == Some("LOADING")
             }
-            Self::Unsuitable(_) => true,
+            Self::Unsuitable(_) | Self::Credentials(..) => true,
             Self::Of(_, error) => error.is_of_a_restart(),
             _ => false,
         }
     }
 
-    /// Whether there was only too little time for an answer.
+    /// Whether the only problem was too little time for an answer.
     pub fn is_out_of_time(&self) -> bool {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
@@ -175,7 +178,7 @@ impl CallError {
         }
     }
 
-    /// Whether nothing was sent because too much else is on its way.
+    /// Whether nothing was sent because too much else is in flight.
     pub fn is_no_room(&self) -> bool {
         match self {
             Self::Unsent(error) => matches!(**error, Self::NoRoom),
@@ -185,18 +188,17 @@ impl CallError {
     }
 }
 
-/// Whether the server has as many clients as it takes.
+/// Whether the server has reached its maximum number of clients.
 pub fn is_full(error: &RedisError) -> bool {
     error.detail().is_some_and(|said| said.contains("max number of clients"))
 }
 
-/// Whether the server does not know how to change the protocol.
+/// Whether the server does not know `HELLO`, and so can't change the protocol.
 fn is_no_hello(error: &RedisError) -> bool {
     error.detail().is_some_and(|said| said.to_ascii_lowercase().replace('`', "'").contains("unknown command 'hello'"))
 }
 
-/// Removes quoted arguments: a server that does not know a command, because it was renamed for example, quotes a token or
-/// the password.
+/// Removes quoted arguments: a server that does not know a command, for example because it was renamed, quotes a token or the password.
 fn without_arguments(error: RedisError) -> RedisError {
     match error.detail().and_then(|detail| detail.split_once(", with args beginning with")) {
         Some((said, _)) => RedisError::from((error.kind(), "the server refused", said.to_owned())),

@@ -1,13 +1,11 @@
-//! [`Origin`]: the process in which a manager or a connection was made. A child after a fork has a copy of it, and must
-//! not use the copy.
+//! [`Origin`]: the process in which a manager or a connection was made. A forked child has a copy of it, which it must not use.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// A thread asks the system for its process at most this often, in the places where a system call for each check would
-/// cost too much.
+/// In hot places, where a system call for each check would cost too much, a thread asks for its process id at most this often.
 const LATELY: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -16,8 +14,8 @@ thread_local! {
 
 /// The process in which a manager, or its connection, was made.
 ///
-/// The copy in a child makes the same tokens as the parent and shares its sockets. No thread in the child works for the
-/// copy. So the parent and the child would act as one and the same client.
+/// A forked child's copy makes the same tokens as the parent and shares its sockets, and no thread in the child works for the copy. So the
+/// parent and the child would act as the same client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin(u32);
 
@@ -28,14 +26,14 @@ impl Origin {
         Self(std::process::id())
     }
 
-    /// Whether this process is a child, and so has a copy of what its parent made.
+    /// Whether this process is a forked child, which only has a copy of what its parent made.
     #[inline]
     pub fn is_inherited(self) -> bool {
         self != Self::here()
     }
 
-    /// The same, but from a value that this thread read at most a millisecond before `now`. Most calls then make no
-    /// system call, which a hand-over has no time for.
+    /// Like [`is_inherited`](Self::is_inherited), but from a value that this thread read at most a millisecond before `now`. So most calls
+    /// make no system call; a hand-over has no time for one.
     #[inline]
     pub fn is_inherited_at(self, now: Moment) -> bool {
         let lately = KNOWN.try_with(|known| match known.get() {

@@ -1,23 +1,23 @@
-//! [`Greeted`]: a new connection, what the server says about itself, and whether it is of any use.
+//! [`Greeted`]: a new connection, what the server says about itself, and whether the server can be used.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use redis::{Pipeline, RedisConnectionInfo, ServerError, Value};
+use redis::{ErrorKind, Pipeline, RedisConnectionInfo, RedisError, ServerError, Value};
 use tokio::task::JoinSet;
 
 use crate::clock::Moment;
 use crate::failure::{CallError, RESP3};
 use crate::wire::{Hear, NoReply, Peer, Socket, Wire, text};
 
-/// Something that a server may lack, and a command that shows it and can't change anything. A command of one word has too few arguments.
+/// A feature that a server may lack, and a harmless command that tests for it. A one-word command is sent with too few arguments.
 pub type Ability = (&'static str, &'static [&'static str]);
 
-/// Whose part this crate is: a server shows it beside each connection.
-const LIBRARY: &str = "lock-runtime";
+/// This library's name, and the number of its wire format: a server shows it for each connection.
+const LIBRARY: &str = "lock-runtime(wire-1)";
 
-/// Asks for all of these.
+/// Adds the tests for all of these.
 pub(crate) fn ask_for_abilities(needs: &[Ability], commands: &mut Pipeline) {
     for (_, words) in needs {
         let mut command = redis::Cmd::new();
@@ -26,13 +26,13 @@ pub(crate) fn ask_for_abilities(needs: &[Ability], commands: &mut Pipeline) {
     }
 }
 
-/// Called when a connection leads to the wrong server from now on.
+/// Called once a connection no longer leads to the right server.
 pub(crate) type OnFailover = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection, and what the server says about itself.
 pub(crate) struct Greeted {
     pub(crate) wire: Wire,
-    /// The tasks that call [`OnFailover`], where there are any. They end with this value.
+    /// The tasks that call [`OnFailover`], if any. They end with this value.
     pub(crate) listening: Option<JoinSet<()>>,
     pub(crate) hello: Value,
     /// The answers to the commands that were sent along with the greeting.
@@ -49,12 +49,12 @@ impl Greeted {
         hello_field(&self.hello, name)
     }
 
-    /// Refuses what is no server that this client can use.
+    /// Refuses a server that this client can't use.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         check(&self.hello)
     }
 
-    /// Refuses a server that lacks something, by its `replies` to what [`ask_for_abilities`] asked.
+    /// Refuses a server that lacks something, by its `replies` to [`ask_for_abilities`].
     pub(crate) fn check_abilities(
         &self,
         needs: &[Ability],
@@ -66,13 +66,13 @@ impl Greeted {
             }
             match self.need(what, Some(reply)) {
                 Err(error @ CallError::Lacks(..)) => Err(error),
-                // The server is busy, the user lacks a right, another node has the slot: the first command shows it.
+                // The server is busy, the user lacks a right, or another node has the slot: the first command will report that.
                 _ => Ok(()),
             }
         })
     }
 
-    /// The server's `reply` to a command, which shows whether the server can do `what`.
+    /// The server's `reply` to a command that shows whether it can do `what`.
     pub(crate) fn need(&self, what: &'static str, reply: Option<Value>) -> Result<Value, CallError> {
         match reply {
             Some(Value::ServerError(error)) if is_unable(&error) => Err(CallError::Lacks(name(&self.hello), what)),
@@ -80,7 +80,7 @@ impl Greeted {
         }
     }
 
-    /// Refuses a server that pushes nothing, by its `reply` to `SUBSCRIBE`.
+    /// Refuses a server that sends no pushes, by its `reply` to `SUBSCRIBE`.
     pub(crate) fn need_pushes(&self, reply: Option<Value>) -> Result<(), CallError> {
         match self.need("`SUBSCRIBE`", reply)? {
             Value::Push { .. } => Ok(()),
@@ -93,7 +93,7 @@ impl Greeted {
         hello_field(&self.hello, "mode").as_deref() == Some("cluster")
     }
 
-    /// Refuses a server that shares its hash slots with others: it would refuse most locks.
+    /// Refuses a server that shares the hash slots with others: it would refuse most locks.
     pub(crate) async fn check_alone(&mut self) -> Result<(), CallError> {
         if !self.has_slots() {
             return Ok(());
@@ -118,7 +118,7 @@ pub(crate) fn hello_field(hello: &Value, name: &str) -> Option<String> {
     })
 }
 
-/// Refuses a sentinel, and a server that does not speak the protocol it was asked for.
+/// Refuses a sentinel, and a server that does not switch to the requested protocol.
 fn check(hello: &Value) -> Result<(), CallError> {
     if hello_field(hello, "mode").as_deref() == Some("sentinel") {
         let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
@@ -133,7 +133,7 @@ fn check(hello: &Value) -> Result<(), CallError> {
     }
 }
 
-/// The name and the version that the server gives itself.
+/// The server's own name and version.
 fn name(hello: &Value) -> String {
     let field = |name, unknown: &str| hello_field(hello, name).unwrap_or_else(|| unknown.to_owned());
     format!("{} {}", field("server", "a server"), field("version", "of no version"))
@@ -154,7 +154,7 @@ fn is_unable(error: &ServerError) -> bool {
     SAYINGS.iter().any(|saying| said.contains(saying))
 }
 
-/// Whether the server knows the command to which it gave this reply. The command had too few arguments.
+/// Whether the server knows the command that got this reply, and that had too few arguments.
 pub fn is_known_command(reply: &Value) -> bool {
     let Value::ServerError(error) = reply else { return false };
     error.details().is_some_and(|said| said.to_ascii_lowercase().contains("wrong number of arguments"))
@@ -165,13 +165,14 @@ pub(crate) async fn greet(peer: &Peer, hear: impl Hear, commands: &Pipeline) -> 
     greet_over(peer.open().await?, hear, Some(peer), commands).await
 }
 
-/// As [`greet`], over a socket to that `peer`; `None` for a server without users and databases.
+/// Like [`greet`], over a socket to that `peer`; `None` for a server without users and databases.
 pub(crate) async fn greet_over(
     socket: Socket,
     hear: impl Hear,
     peer: Option<&Peer>,
     commands: &Pipeline,
 ) -> Result<Greeted, CallError> {
+    let login = if let Some(peer) = peer { peer.login().await? } else { None };
     let of_setup = |error| CallError::of_setup(error, peer.is_some_and(Peer::is_tls));
     let wire = Wire::over(socket, hear);
     let introduction = introduction(peer.map(Peer::settings));
@@ -181,32 +182,38 @@ pub(crate) async fn greet_over(
         all.add_command(command.clone());
     }
     let asked = Moment::now();
-    // The reply to `HELLO` has a place of its own: what a server says that closes the connection must not be lost.
-    let hello = hello(peer.map(Peer::settings));
+    // The reply to `HELLO` has its own place: an error that is followed by a closed connection must not be lost.
+    let mut hello = redis::cmd("HELLO");
+    hello.arg(3);
+    if let Some(login) = &login {
+        login.write(&mut hello);
+    }
     let sender = wire.until(None);
     let (hello, replies) = join(sender.send(&hello), sender.send_all(&all)).await;
     let round_trip = asked.elapsed();
     let of_wire = |error: NoReply| of_setup(error.into());
-    let hello = hello.map_err(of_wire)?.extract_error().map_err(of_setup)?;
+    let changing = peer.and_then(Peer::credentials).zip(login);
+    let hello = hello.map_err(of_wire)?.extract_error().map_err(|error| match &changing {
+        Some((credentials, used)) if is_refused(&error) => credentials.refusal(used, error),
+        _ => of_setup(error),
+    })?;
     let mut replies = replies.map_err(of_wire)?;
     let introduced: Vec<_> = replies.drain(..introduction.len().min(replies.len())).collect();
     if selects {
         introduced.into_iter().next().unwrap_or(Value::Nil).extract_error().map_err(of_setup)?;
     }
+    if let (Some(peer), Some((credentials, used))) = (peer, changing) {
+        credentials.attach(&wire, &peer.address(), used).await.map_err(of_wire)?;
+    }
     Ok(Greeted { wire, listening: None, hello, replies, asked, round_trip })
 }
 
-/// Asks for RESP3, and says who asks.
-fn hello(settings: Option<&RedisConnectionInfo>) -> redis::Cmd {
-    let mut command = redis::cmd("HELLO");
-    command.arg(3);
-    if let Some((settings, password)) = settings.and_then(|settings| settings.password().map(|word| (settings, word))) {
-        command.arg("AUTH").arg(settings.username().unwrap_or("default")).arg(password);
-    }
-    command
+/// Whether the server refused the user name or the password.
+fn is_refused(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed || error.code() == Some("WRONGPASS")
 }
 
-/// Chooses the database, and says which library asks. A server may refuse the latter.
+/// Selects the database, and names this library. A server may refuse the latter.
 fn introduction(settings: Option<&RedisConnectionInfo>) -> Pipeline {
     let mut commands = redis::pipe();
     let Some(settings) = settings else { return commands };

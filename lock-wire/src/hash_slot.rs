@@ -1,4 +1,4 @@
-//! The hash slots of a cluster: which slot a key is in, and by which text a channel is in the same slot.
+//! The hash slots of a cluster: the slot of a key, and a text that puts a channel into the same slot.
 
 use std::sync::OnceLock;
 
@@ -16,10 +16,9 @@ fn checksum(before: u16, byte: u8) -> u16 {
     (before << 8) ^ (mixed << 12) ^ (mixed << 5) ^ mixed
 }
 
-/// What stands in the braces of the sharded channels of a slot: the smallest number whose decimal digits are in the slot.
+/// The text in the braces of a slot's sharded channels: the smallest number whose decimal digits hash to the slot.
 ///
-/// A channel for each slot, and not for each key: so a process never has more channels than there are slots, and need not
-/// unsubscribe from any.
+/// There is a channel per slot, not per key, so a process never has more channels than there are slots and need not unsubscribe.
 pub(crate) fn tag_of(slot: u16) -> u32 {
     static TAGS: OnceLock<Vec<u32>> = OnceLock::new();
     TAGS.get_or_init(all_tags).get(usize::from(slot)).copied().unwrap_or_default()
@@ -48,7 +47,7 @@ fn checksum_of(number: u32) -> u16 {
     checksum(before, b'0' + digit)
 }
 
-/// A node of a cluster: the first 64 of the 160 random bits by which the node calls itself.
+/// A node of a cluster: the first 64 of the 160 random bits in the node's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeId(u64);
 
@@ -69,7 +68,7 @@ mod tests {
     fn slots_are_those_of_the_specification() {
         assert_eq!(slot_of("123456789"), 0x31C3);
         assert_eq!(slot_of("foo"), 12_182);
-        // The slot that `CLUSTER KEYSLOT` of Redis 7.0 tells.
+        // The slot that `CLUSTER KEYSLOT` of Redis 7.0 returns.
         assert_eq!(slot_of("cache_lock:seckill:Größe-7"), 542);
     }
 

@@ -7,7 +7,7 @@
     reason = "lock-runtime alone calls what is public here"
 )]
 
-/// The library for TLS whose [`ClientConfig`](rustls::ClientConfig) a [`Trust`] has.
+/// The TLS library. A [`Trust`] may contain its [`ClientConfig`](rustls::ClientConfig).
 #[cfg(feature = "tls")]
 pub use rustls;
 
@@ -43,5 +43,6 @@ pub use link::{
 };
 pub use servers::Servers;
 pub use wire::{
-    Columns, Ended, Grouped, LAST_LOOK, Merge, NoReply, Sender, Sent, Socket, Trust, encode, integer, text,
+    Columns, Credentials, Ended, Follower, Grouped, LAST_LOOK, Login, Merge, NoReply, Provider, Sender, Sent, Socket,
+    Trust, encode, integer, text,
 };

@@ -1,8 +1,7 @@
 //! [`Link`]: one connection to the server, replaced when it breaks.
 //!
-//! The `redis` crate's `ConnectionManager` never reconnects when commands time out, and blocks for seconds while the server is
-//! down. Here every call has a deadline, and a connection that stays silent is replaced. The next caller begins to make the new
-//! connection, in a task on the caller's runtime.
+//! The `redis` crate's `ConnectionManager` never reconnects when commands time out, and blocks for seconds while the server is down. Here
+//! every call has a deadline, and a silent connection is replaced: the next caller starts the new connection, in a task on its runtime.
 
 use std::any::Any;
 use std::fmt;
@@ -38,31 +37,31 @@ use server_clock::Drifting;
 use sharded::Shard;
 pub use user::{Anchor, Command, Events, Known, Purpose, Source};
 
-/// What all connections of a client have in common.
+/// What all connections of a client share.
 #[derive(Clone)]
 pub struct Common {
     /// How far the server's clock and this process's clock may drift apart.
     pub drift: Drift,
     /// A server that answers nothing for this long is silent.
     pub command_timeout: Duration,
-    /// A connection is made within this time.
+    /// The time limit for making a connection.
     pub connect_timeout: Duration,
-    /// Has a task run where nothing blocks.
+    /// Runs a task where nothing blocks.
     pub spawn: Spawn,
-    /// Who is told.
+    /// Receives the events.
     pub events: Arc<dyn Events>,
 }
 
-/// What a connection hears of what the server tells a process.
+/// The channel on which a server sends messages to this process.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// The channel's name. In a cluster that of a sharded channel is followed by a number in braces.
+    /// The channel's name. In a cluster, the name of a sharded channel is followed by a number in braces.
     pub name: String,
-    /// Whether tasks send on this connection. Else it is the connection of what runs in the background.
+    /// Whether tasks send on this connection, or else the background work.
     pub is_of_callers: bool,
 }
 
-/// Has a task run where nothing blocks.
+/// Runs a task where nothing blocks.
 pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
 /// One connection to a server, replaced when it breaks.
@@ -70,26 +69,25 @@ pub struct Link {
     this: Weak<Link>,
     endpoint: Endpoint,
     server: String,
-    /// What this connection hears; `None` for a connection without pushes.
+    /// The channel that this connection subscribes to; `None` for a connection without pushes.
     channel: Option<Channel>,
     purpose: Arc<dyn Purpose>,
-    /// The process that may use the connection. A forked child has the same socket, and would read the parent's replies.
+    /// The process that may use the connection. A forked child shares the socket, and would read the parent's replies.
     origin: Origin,
-    /// Which keys live on this server; all when it is not set.
+    /// Which keys live on this server; all of them if unset.
     own: OnceLock<Own>,
     common: Common,
     state: Mutex<State>,
-    /// An attempt to connect has ended.
+    /// Notified when an attempt to connect has ended.
     attempted: Notify,
     generations: AtomicU64,
-    /// How long the server took to answer when the connection was made, or much less than that since, in nanoseconds; 0 when that
-    /// is not known.
+    /// How long the server took to answer when the connection was made, or much less than that since, in nanoseconds; 0 when unknown.
     round_trip: AtomicU64,
-    /// What the user of the client notes of the server, a bit for each.
+    /// What the user of the client notes about the server, one bit each.
     marks: AtomicU32,
     /// Whether `silence` may be set. Each reply reads this flag, without the lock.
     is_silent: AtomicBool,
-    /// Whether the server has hash slots, so that a script may use the keys of one slot only.
+    /// Whether the server has hash slots, so that all keys of a script must be in one slot.
     has_slots: AtomicBool,
     is_probing: AtomicBool,
 }
@@ -97,27 +95,27 @@ pub struct Link {
 /// Whether a key lives on the server.
 pub(crate) type Own = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// No command was answered to who sent it.
+/// A task's command went unanswered, and no task has had an answer since.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
-    /// When the first such command was sent since the last answer.
+    /// When the first such command since the last answer was sent.
     since: Moment,
-    /// How many answers had come by then, also those that nobody read.
+    /// How many answers had arrived by then, including those that no task reads.
     heard: u64,
 }
 
 #[derive(Default)]
 struct State {
     live: Option<Arc<Live>>,
-    /// Who reads the callers' connection.
+    /// Where the callers' connection is read.
     reader: Option<Reader>,
     silence: Option<Silence>,
     /// Since when attempts to connect fail.
     down_since: Option<Moment>,
-    /// When the last connection was given up for its silence.
+    /// When the last connection was given up because it was silent.
     given_up: Option<Moment>,
     failed: Option<(Moment, CallError)>,
-    /// Whether it was told that no connection can be made.
+    /// Whether it was reported that no connection can be made.
     is_failure_told: bool,
     /// When the last connection broke.
     broke: Option<Moment>,
@@ -125,7 +123,7 @@ struct State {
     drifting: Drifting,
     is_drift_told: bool,
     was_connected: bool,
-    /// The attempts that are under way, the oldest first.
+    /// The attempts in progress, oldest first.
     attempts: Vec<Attempt>,
 }
 
@@ -133,19 +131,17 @@ struct State {
 pub struct Live {
     wire: Wire,
     made: Made,
-    /// Whether the server tells of changed keys on this connection.
+    /// Whether the server reports changed keys on this connection.
     has_alarms: bool,
-    /// On a connection to a node of a cluster.
+    /// For a connection to a node of a cluster.
     shard: Option<Shard>,
     _listening: Option<JoinSet<()>>,
     kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What is known of the connection.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
-    /// How long the server takes to answer.
-    pub round_trip: Duration,
     /// Whether there is a connection.
     pub is_connected: bool,
     /// Whether a command can be [arming](Outgoing::arming).
@@ -160,7 +156,7 @@ struct Made {
 }
 
 impl Link {
-    /// A link to a server, which connects when it is first needed.
+    /// A link to a server. It connects when it is first needed.
     pub fn new(endpoint: Endpoint, channel: Option<Channel>, purpose: Arc<dyn Purpose>, common: Common) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -182,7 +178,7 @@ impl Link {
         })
     }
 
-    /// The server's address as people write it, without credentials.
+    /// The server's address for messages, without credentials.
     #[inline]
     pub fn server(&self) -> &str {
         &self.server
@@ -194,18 +190,18 @@ impl Link {
         self.common.drift
     }
 
-    /// How long a command may take.
+    /// The time limit for a command.
     pub fn command_timeout(&self) -> Duration {
         self.common.command_timeout
     }
 
-    /// Whether tasks send on this connection, and not what runs in the background.
+    /// Whether tasks send on this connection, rather than the background work.
     #[inline]
     pub fn is_of_callers(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.is_of_callers)
     }
 
-    /// Limits pushes and interruptions to the keys that live on this server.
+    /// Limits pushes and interruptions to the keys on this server.
     pub(crate) fn restrict(&self, own: Own) {
         // The maker of the link calls this once.
         let _ = self.own.set(own);
@@ -215,7 +211,8 @@ impl Link {
         self.own.get().is_some()
     }
 
-    pub(crate) fn is_own(&self, key: &str) -> bool {
+    /// Whether `key` lives on this server, as far as is known.
+    pub fn is_own(&self, key: &str) -> bool {
         self.own.get().is_none_or(|own| own(key))
     }
 
@@ -225,26 +222,22 @@ impl Link {
         self.state.lock().live.is_some()
     }
 
-    /// What is known of the connection.
+    /// The state of the connection.
     #[inline]
     pub fn status(&self) -> Status {
         let live = &self.state.lock().live;
-        Status {
-            round_trip: self.round_trip(),
-            is_connected: live.is_some(),
-            has_alarms: live.as_ref().is_some_and(|live| live.has_alarms),
-        }
+        Status { is_connected: live.is_some(), has_alarms: live.as_ref().is_some_and(|live| live.has_alarms) }
     }
 
-    /// Connects when there is no connection. Somebody else has seen a connection break or be made just now: that a try failed before
-    /// says nothing any more.
+    /// Connects if there is no connection. A connection was just seen to break or to be made elsewhere, so an earlier failed try says
+    /// nothing any more.
     pub async fn connect_again(&self, deadline: Deadline) {
         self.state.lock().failed = None;
         // The next command reports why there is no connection.
         let _ = self.live(deadline).await;
     }
 
-    /// The connection, and the deadline counted from when there is a connection. An error says that nothing was sent.
+    /// The connection, and the deadline counted from when there is a connection. On an error nothing was sent.
     async fn live(&self, deadline: Deadline) -> Result<(Arc<Live>, Deadline), CallError> {
         if self.origin.is_inherited_at(deadline.start()) {
             return Err(CallError::Inherited);
@@ -258,8 +251,8 @@ impl Link {
         }
         // The deadline may count from an earlier step of the same verb, so only the rest of the time is left.
         let deadline = deadline.counted_from(Moment::now());
-        // Boxed: otherwise every command's future would have room for a whole connection set-up. The box also hides the
-        // type: to see that it is `Send`, a compiler would exceed its default recursion limit in each user's crate.
+        // Boxed: otherwise every command's future would have room for a whole connection set-up. The box also hides the type: to see that
+        // it is `Send`, a compiler would exceed its default recursion limit in each user's crate.
         let made: BoxFuture<'_, _> = Box::pin(self.made_live(deadline));
         Ok((made.await.map_err(CallError::before_sending)?, deadline.counted_from(Moment::now())))
     }
@@ -269,12 +262,12 @@ impl Link {
         self.live(deadline).await.map(|(_, deadline)| deadline)
     }
 
-    /// What was [kept](crate::Known::kept) of the server that is connected.
+    /// What was [kept](crate::Known::kept) about the connected server.
     pub fn known<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.state.lock().live.as_ref()?.kept.clone()?.downcast().ok()
     }
 
-    /// The connection of `generation` broke. Everybody who waits for a push has to ask again.
+    /// The connection of `generation` broke: every task that waits for a push has to ask again.
     fn drop_connection(&self, generation: u64) {
         if self.leave(generation, true) {
             self.common.events.on_disconnected(self);
@@ -282,7 +275,7 @@ impl Link {
         }
     }
 
-    /// The same of a connection that works, and may lead to the wrong server.
+    /// Leaves a connection that works but may lead to the wrong server.
     fn leave_connection(&self, generation: u64) {
         mutant!(ReadOnlyServerKept => return);
         if self.leave(generation, false) {
@@ -290,7 +283,7 @@ impl Link {
         }
     }
 
-    /// Returns whether it was still the connection.
+    /// Returns whether it was still the current connection.
     fn leave(&self, generation: u64, is_broken: bool) -> bool {
         let left = {
             let mut state = self.state.lock();
@@ -310,7 +303,7 @@ impl Link {
         true
     }
 
-    /// Counts commands that a [`Command`](crate::Command) sends in its own way.
+    /// Counts commands that a [`Command`](crate::Command) sends itself.
     #[inline]
     pub fn note_commands(&self, count: usize) {
         self.common.events.on_commands(count);

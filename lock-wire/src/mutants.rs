@@ -1,7 +1,7 @@
-//! Bugs on purpose, by which tests show that their checks can fail.
+//! Deliberate bugs, with which tests show that their checks can fail.
 //!
-//! `mutant!(Name => wrong)` is a statement. On a thread that was given this bug it does what is wrong, most often `return`. `mutant!(Name)`
-//! says whether this thread was given the bug. In every build without the feature `simulation` the one is nothing, and the other `false`.
+//! `mutant!(Name => wrong)` is a statement: on a thread with this bug it runs `wrong`, usually a `return`. `mutant!(Name)` tells whether
+//! the thread has the bug. In every build without the feature `simulation` the first is nothing, and the second `false`.
 
 #[cfg(not(any(test, feature = "simulation")))]
 macro_rules! mutant {
@@ -35,7 +35,7 @@ mod seeded {
 
     /// A bug in this crate's own code.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(missing_docs, reason = "docs/faults.md says what each of them does")]
+    #[allow(missing_docs, reason = "lock-runtime/src/simulation/bugs.md says what each of them does")]
     pub enum Mutant {
         AttemptEndsWithCaller,
         BusyIsSilent,
@@ -48,8 +48,10 @@ mod seeded {
         EarlierReplyUnwatched,
         EndlessCommand,
         FarMasterCutShort,
+        FirstLoginStays,
         FormerMasterCounts,
         LeftPlaceFreed,
+        LiveLoginStays,
         LostMasterNotLookedFor,
         NoDriftAllowance,
         OthersUnheard,
@@ -81,12 +83,12 @@ mod seeded {
         SEEDED.get() == Some(mutant)
     }
 
-    /// While it lives, this thread's code has the bug.
+    /// This thread's code has the bug while this value lives.
     #[derive(Debug)]
     pub struct Seeded(());
 
     impl Seeded {
-        /// Begins with it.
+        /// Seeds the bug.
         #[must_use = "the bug ends with this value"]
         pub fn begin(mutant: Option<Mutant>) -> Self {
             SEEDED.set(mutant);

@@ -1,18 +1,18 @@
-//! [`Mutex`]: the standard library's, without poison.
+//! [`Mutex`]: the standard library's mutex, without poisoning.
 
 use std::sync::{MutexGuard, PoisonError};
 
-/// After a panic under its lock the mutex goes on. So its value has to be in order wherever code under the lock can panic.
+/// It stays usable after a panic under its lock. So its value must be consistent wherever code under the lock can panic.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A mutex that nobody has locked.
+    /// An unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// Locks it, and waits until it is free.
+    /// Locks it, waiting until it is free.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(guard) = crate::simulation::lock(&self.0) {

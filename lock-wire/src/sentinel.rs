@@ -1,8 +1,7 @@
 //! [`Sentinels`]: the servers that know which server is the master.
 //!
-//! The `redis` crate's `Sentinel` asks a master for its role on one connection, and uses another. It waits for the first
-//! sentinel of its list before it reads what the second sentinel said, with time limits of its own. And its connections end
-//! with the runtime that made them.
+//! The `redis` crate's `Sentinel` asks a master for its role on one connection and uses another one. It waits for the first sentinel of its
+//! list before it reads what the second one said, with time limits of its own. And its connections end with the runtime that made them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -28,8 +27,8 @@ use listener::{Choice, Listener, Said};
 
 mod listener;
 
-/// How long an older choice of the sentinels is not believed. After that time the sentinels may have forgotten the newer
-/// choice, because somebody set them up again.
+/// How long an older choice of the sentinels is rejected. After that the newer choice may no longer count, because the sentinels were set
+/// up again.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// The sentinels of one master.
@@ -37,9 +36,9 @@ const MEMORY: Duration = Duration::from_secs(10);
 pub struct Sentinels {
     /// The address of each sentinel, with the credentials for the master.
     addresses: Vec<Peer>,
-    /// What the sentinels call the master.
+    /// The master's name in the sentinels' configuration.
     name: Arc<str>,
-    /// The number of the latest failover that any sentinel reported on any connection, and when it did.
+    /// The number of the latest failover that any sentinel reported on any connection, and when.
     latest: Arc<Mutex<Option<(u64, Moment)>>>,
     /// The last master that any connection led to.
     known: Arc<Mutex<Option<Peer>>>,
@@ -56,17 +55,16 @@ impl Sentinels {
         self.addresses.iter().any(Peer::is_tls)
     }
 
-    /// Connects to the master: to the first server that a sentinel names and that says of itself that it is a master.
+    /// Connects to the master: the first server that a sentinel names, and whose role is master.
     ///
-    /// All sentinels are asked at the same time. A sentinel that was cut off, or does not know of a failover yet, names a
-    /// server that is gone, or is a replica now. Or that server still takes itself for the master: this lasts some ten
-    /// seconds after a failover. So this listens to all sentinels for as long as the connection is used, and calls
-    /// `on_failover` when any sentinel reports a later choice. A silent sentinel is no reason to leave a master that
-    /// answers.
+    /// All sentinels are asked at the same time. A sentinel that was cut off, or does not know of a failover yet, names a server that is
+    /// gone or is a replica now; or that server still believes that it is the master, for some ten seconds after a failover. So this keeps
+    /// listening to all sentinels while the connection is in use, and calls `on_failover` when any of them reports a later choice. A silent
+    /// sentinel is no reason to leave a master that answers.
     ///
-    /// When a second server is named, it is tried beside the first: a server that is stopped, or far away, must not use up the
-    /// time of the others. The last master is tried at once: most often it is named again, and this saves three round trips of
-    /// six. It is used only when a sentinel has named it.
+    /// When a second server is named, it is tried at the same time as the first: a server that is stopped or far away must not use up the
+    /// time of the others. The last known master is tried at once: usually it is named again, which saves three round trips of six. It is
+    /// used only when a sentinel has named it.
     pub(crate) async fn connect(
         &self,
         hear: impl Hear + Clone,
@@ -114,8 +112,8 @@ impl Sentinels {
         Err(search.into_error())
     }
 
-    /// Listens to all sentinels, each in a task of its own: a task goes on while a server is tried that does not answer. The
-    /// tasks end with the first value.
+    /// Listens to all sentinels, each in its own task, so that this goes on while a server that is tried does not answer. The tasks end
+    /// with the returned set.
     fn listen(&self, limit: Duration) -> (JoinSet<()>, UnboundedReceiver<Said>) {
         let (sender, said) = mpsc::unbounded_channel();
         let mut listening = JoinSet::new();
@@ -123,18 +121,18 @@ impl Sentinels {
             let (name, said) = (Arc::clone(&self.name), sender.clone());
             listening.spawn(Listener { number, sentinel, name, limit, said }.run());
         }
-        // Only the tasks have senders: when the runtime ends, the tasks end, and the receiver learns it.
+        // Only the tasks have senders: when the runtime ends, the tasks end, and the receiver notices.
         (listening, said)
     }
 
     fn known(&self) -> MutexGuard<'_, Option<Peer>> {
-        // Nothing that can panic runs under this lock.
+        // Nothing under this lock can panic.
         self.known.lock()
     }
 
     /// Whether no sentinel has reported a later choice.
     fn is_latest(&self, choice: &Choice) -> bool {
-        // Nothing that can panic runs under this lock.
+        // Nothing under this lock can panic.
         let mut latest = self.latest.lock();
         if latest.is_some_and(|(epoch, told)| choice.epoch < epoch && told.elapsed() < MEMORY) {
             return false;
@@ -179,8 +177,7 @@ async fn connect_to(master: Peer, hear: impl Hear, commands: &Pipeline, limit: D
     outcome.map_err(|error| error.of(&place))
 }
 
-/// What comes first: the outcome of a server that is tried, or what a sentinel said. Sentinels count only while some
-/// `are_unheard`.
+/// Whichever is first: the outcome of a server that is tried, or a sentinel's answer. Sentinels count only while some `are_unheard`.
 async fn first<T>(
     trying: &mut FuturesUnordered<impl Future<Output = T>>,
     said: &mut UnboundedReceiver<Said>,
@@ -202,18 +199,17 @@ async fn first<T>(
 /// The search for a master, while sentinels are asked and servers are tried.
 #[derive(Default)]
 struct Search {
-    /// Every server that was tried, or is being tried.
+    /// Every server that was or is being tried.
     tried: Vec<ConnectionAddr>,
     named: Vec<Choice>,
     greeted: Vec<(ConnectionAddr, Greeted)>,
     failed: Vec<(ConnectionAddr, CallError)>,
-    /// The error when there is no master. The error of a named server says more than the error of a sentinel that is down.
+    /// Why there is no master. The error of a named server explains more than that of a sentinel that is down.
     of_master: Option<CallError>,
     of_sentinels: Option<CallError>,
 }
 
 impl Search {
-    /// Takes in the outcome of trying a server.
     fn on_outcome(&mut self, master: &Peer, outcome: Result<Greeted, CallError>) {
         match outcome {
             Ok(greeted) => self.greeted.push((master.addr().clone(), greeted)),
@@ -221,7 +217,7 @@ impl Search {
         }
     }
 
-    /// Takes in a sentinel's choice. Returns whether the server still has to be tried.
+    /// Handles a sentinel's choice. Returns whether the server still has to be tried.
     fn on_choice(&mut self, choice: &Choice) -> bool {
         self.named.push(choice.clone());
         let is_new = !self.tried.contains(choice.master.addr());
@@ -231,7 +227,7 @@ impl Search {
         is_new
     }
 
-    /// A server that a sentinel named, and that says of itself that it is a master.
+    /// A server that a sentinel named, and whose role is master.
     fn take_master(&mut self) -> Option<(Choice, Greeted)> {
         let is_named = |addr: &ConnectionAddr| self.named.iter().rposition(|choice| choice.master.addr() == addr);
         let (place, named) =
@@ -239,7 +235,7 @@ impl Search {
         Some((self.named.get(named)?.clone(), self.greeted.swap_remove(place).1))
     }
 
-    /// The error when there is no master. The failure of a server that no sentinel names does not matter.
+    /// Why there is no master. The failure of a server that no sentinel names does not matter.
     fn into_error(self) -> CallError {
         let is_named = |addr: &ConnectionAddr| self.named.iter().any(|choice| choice.master.addr() == addr);
         let of_named = self.failed.into_iter().rfind(|(addr, _)| is_named(addr)).map(|(_, error)| error);
@@ -248,7 +244,7 @@ impl Search {
     }
 }
 
-/// As people write it, without credentials.
+/// For messages, without credentials.
 impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses: Vec<_> = self.addresses.iter().map(|sentinel| sentinel.addr().to_string()).collect();

@@ -1,4 +1,4 @@
-//! [`Servers`]: the connections, and which of them a command takes.
+//! [`Servers`]: the connections, and which of them a command uses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::link::{Called, Command, Link, Outgoing, Status};
 pub enum Servers {
     /// One server at a time.
     One(Arc<Link>),
-    /// Each key has its master.
+    /// Each key lives on one of the masters.
     Cluster(Arc<Cluster>),
 }
 
@@ -27,7 +27,7 @@ impl From<Arc<Link>> for Servers {
 }
 
 impl Servers {
-    /// Connects, or finds out where to.
+    /// Connects; in a cluster, fetches the map of the masters.
     pub async fn connect(&self) -> Result<(), CallError> {
         match self {
             Self::One(link) => link.connect().await.map(drop),
@@ -35,8 +35,8 @@ impl Servers {
         }
     }
 
-    /// Sends a command about `key` to the server that has the key. The command is made for each server that is tried: each
-    /// server has its own clock.
+    /// Sends a command about `key` to the server that has the key. The command is made for each server that is tried, because each has its
+    /// own clock.
     pub fn call<'a, C: Command + 'a>(
         &'a self,
         key: &'a str,
@@ -58,7 +58,7 @@ impl Servers {
         }
     }
 
-    /// Looks at the link to the server of `key`; `None` when there is none.
+    /// Calls `look` with the link to the server of `key`; `None` when there is no link.
     #[inline]
     pub fn at<T>(&self, key: &str, look: impl FnOnce(&Arc<Link>) -> T) -> Option<T> {
         match self {
@@ -67,7 +67,7 @@ impl Servers {
         }
     }
 
-    /// Whether each key needs a command of its own.
+    /// Whether each key needs its own command.
     #[inline]
     pub fn are_many(&self) -> bool {
         match self {
@@ -76,7 +76,7 @@ impl Servers {
         }
     }
 
-    /// A link to each server, also to those that were not used yet.
+    /// A link to each server, including those not used yet.
     pub fn links(&self) -> Vec<Arc<Link>> {
         match self {
             Self::One(link) => vec![Arc::clone(link)],
@@ -84,7 +84,7 @@ impl Servers {
         }
     }
 
-    /// Finds out which of the connections are alive.
+    /// Sends a heartbeat on each connection.
     pub async fn heartbeat(&self, deadline: Deadline) {
         match self {
             Self::One(link) => link.heartbeat(deadline).await,
@@ -92,7 +92,7 @@ impl Servers {
         }
     }
 
-    /// Replaces the connections that broke.
+    /// Replaces broken connections.
     pub async fn connect_again(&self, deadline: Deadline) {
         match self {
             Self::One(link) => link.connect_again(deadline).await,
@@ -100,7 +100,7 @@ impl Servers {
         }
     }
 
-    /// Begins to connect again where there is no connection, and waits for nothing. It must be called inside a runtime.
+    /// Starts to reconnect where there is no connection, without waiting. Must be called inside a runtime.
     pub fn begin_to_connect(&self) {
         match self {
             Self::One(link) => link.begin_to_connect(),
@@ -116,10 +116,7 @@ impl Servers {
         }
     }
 
-    /// The connection to the server of `key`; `None` to a master of a cluster that was not used yet.
-    ///
-    /// Another master of a cluster may look far away: it stood still when the connection to it was made. A master that was not used yet
-    /// may be as far away as any other, and its connection is made on first use.
+    /// The connection to the server of `key`; `None` for a master of a cluster that was not used yet. It connects on first use.
     #[inline]
     pub fn status(&self, key: &str) -> Option<Status> {
         match self {
@@ -128,7 +125,7 @@ impl Servers {
         }
     }
 
-    /// How long the farthest server takes to answer, as far as is known.
+    /// How long the most distant server takes to answer, as far as is known.
     #[inline]
     pub fn round_trip(&self) -> Duration {
         match self {
@@ -137,7 +134,7 @@ impl Servers {
         }
     }
 
-    /// How long an answer takes now until its task has it, because many are on their way. Zero while few are.
+    /// How long an answer now takes to reach its task because many are in flight. Zero while few are.
     pub fn lag(&self) -> Duration {
         match self {
             Self::One(link) => link.lag(),
@@ -145,7 +142,7 @@ impl Servers {
         }
     }
 
-    /// Asks the runtimes that read pushes whether they run. Returns whether one has not answered since the last call.
+    /// Probes the runtimes that read pushes. Returns whether one of them has not answered the last probe yet.
     pub fn probe_reader(&self) -> bool {
         match self {
             Self::One(link) => link.probe_reader(),
@@ -161,7 +158,7 @@ impl Servers {
         }
     }
 
-    /// The server that has `key`, as people write it.
+    /// The address of the server that has `key`, for messages.
     pub fn server_name(&self, key: &str) -> String {
         match self {
             Self::One(link) => link.server().to_owned(),

@@ -1,4 +1,4 @@
-//! What tests of this workspace put in the place of the world: the clocks, the order of threads, and the network.
+//! What tests of this workspace replace the outside world with: the clocks, the order of threads, and the network.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,20 +11,20 @@ use crate::wire::Socket;
 
 pub use crate::mutants::{Mutant, Seeded};
 
-/// The clocks and the threads that a test plays. Each fn says for the thread that calls it.
+/// Simulated clocks and threads. Each fn answers for the thread that calls it.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
-    /// The boot-time and wall clocks in nanoseconds; `None` on a thread that is not played.
+    /// The boot-time and wall clocks in nanoseconds; `None` on a thread that is not simulated.
     pub now: fn() -> Option<u64>,
-    /// Whether several threads are played in a chosen order.
+    /// Whether several threads run in a chosen order.
     pub is_played: fn() -> bool,
-    /// Another thread of the play may run before this one locks a mutex. When the mutex is locked, another one has to.
+    /// Called before a mutex is locked: another simulated thread may run first. If the mutex is locked, another one must.
     pub before_lock: fn(bool),
 }
 
 static WORLD: OnceLock<World> = OnceLock::new();
 
-/// Has this process ask `world` from now on. Only the first call counts.
+/// Makes this process use `world`. Only the first call counts.
 pub fn play(world: World) {
     WORLD.get_or_init(|| world);
 }
@@ -33,7 +33,7 @@ pub(crate) fn now() -> Option<u64> {
     (WORLD.get()?.now)()
 }
 
-/// Locks a mutex in a play of several threads: any of them may be the next to lock. `None` outside of a play.
+/// Locks a mutex while several threads are simulated: any of them may lock next. `None` when there is no simulation.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> Option<MutexGuard<'_, T>> {
     let world = WORLD.get()?;
     let mut is_blocked = false;
@@ -48,12 +48,12 @@ pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> Option<MutexGuard<'_, T>> 
     None
 }
 
-/// A process's way to a server that a test plays. It is written as people write an address.
+/// How a process reaches a simulated server. Its `Display` is the server's address.
 pub trait Host: fmt::Debug + fmt::Display + Send + Sync {
     /// Opens a connection.
     fn connect(&self) -> BoxFuture<'_, Result<Socket, CallError>>;
 
-    /// The way to a node of the cluster.
+    /// How to reach a node of the cluster.
     fn to_node(&self, node: usize) -> Arc<dyn Host>;
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn room() -> Option<usize> {
     ROOM.get()
 }
 
-/// Connections that this thread makes from now on have room for so many replies to what tasks begin.
+/// Limits the connections that this thread makes from now on to this many replies in flight to commands that begin something.
 pub fn set_room(room: Option<usize>) {
     ROOM.set(room);
 }

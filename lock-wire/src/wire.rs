@@ -1,20 +1,20 @@
-//! [`Wire`]: one connection to a server, and the commands on their way.
+//! [`Wire`]: one connection to a server, and the commands in flight.
 //!
-//! A task writes its commands into an output buffer and takes a place. A server replies in the order of the commands, so the next
-//! reply is always for the first place. When nothing is on its way, the task hands the buffer to the socket itself. Else the driver
-//! does that, after the tasks that can run now: what they send goes out in one write. The driver also reads, on the runtime on which
-//! the connection was made. Pushes are taken in with the replies, in the order in which they come.
+//! A task writes its commands into an output buffer and takes a place. A server replies in the order of the commands, so the next reply is
+//! always for the first place. When nothing is in flight, the task hands the buffer to the socket itself. Otherwise the driver does, after
+//! all tasks that can run now have run, so what they send goes out in one write. The driver also reads, on the runtime on which the
+//! connection was made. It handles pushes and replies in the order in which they arrive.
 //!
-//! A place whose task is gone swallows its reply. Its commands that were not handed to the socket by then are taken back, but for
-//! those that are [kept](Merge::is_kept).
+//! When a task is gone, its place swallows its reply. Its commands that were not handed to the socket yet are taken back, except those that
+//! are [kept](Merge::is_kept).
 //!
-//! While too many replies are to come, or the socket takes no more, nothing is begun: such a command is not sent, and its task waits
-//! until there is room (`Wire::room`). What ends something, or keeps it up, is always sent.
+//! While too many replies are outstanding, or the socket is full, nothing is begun: such a command is not sent, and its task waits until
+//! there is room (`Wire::room`). What ends or renews something is always sent.
 
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::failure::CallError;
 use crate::mutex::Mutex;
 
+mod credentials;
 mod decode;
 mod driver;
 pub mod encode;
@@ -39,6 +40,7 @@ mod tests;
 mod tls;
 mod watch;
 
+pub use credentials::{Credentials, Follower, Login, Provider};
 #[cfg(test)]
 pub(crate) use decode::tests::value;
 pub use decode::{integer, text};
@@ -54,46 +56,49 @@ pub use socket::{Socket, Trust};
 pub(crate) use watch::Watch;
 use watch::Watched;
 
-/// So many replies are to come at first before one more task has to wait with what it begins. While they come soon there is twice as much
-/// room, and half as much when they come late: more would be answered no sooner.
+/// At first this many replies to commands that begin something may be outstanding before another task has to wait. The number doubles while
+/// replies are fast, and halves when they are late: more would not be answered sooner.
 const IN_FLIGHT: usize = 256;
 const LEAST_IN_FLIGHT: usize = 2 * MANY;
-/// Enough for a server that is near.
+/// Enough for a nearby server.
 const MOST_IN_FLIGHT: usize = 1024;
-/// So many more for each millisecond of the way there and back: what a server answers in that time, at least. But not without end.
+/// This many more for each millisecond of round trip: a server answers at least that many in this time. But there is an upper limit.
 const MORE_PER_MILLISECOND: usize = 80;
 const MOST_IN_FLIGHT_FROM_AFAR: usize = 4096;
-/// A reply that takes longer than this and the way, until its task has it, comes late: much sooner than a claim ends.
+/// A reply that takes longer than this plus two round trips to reach its task is late: much sooner than a claim ends.
 const LATE: Duration = Duration::from_millis(200);
-/// While tasks wait for room, it is looked so often whether one that was called has not come: then the next one is called.
+/// While tasks wait for room, check this often whether a woken one has not been polled: then wake the next one.
 const CALLED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Takes in what a server sends that is no reply.
+/// Handles what a server sends that is not a reply.
 pub(crate) trait Hear: Send + Sync + 'static {
     fn on_push(&self, kind: &PushKind, data: &[Value]);
 
-    /// No more pushes come.
+    /// There will be no more pushes.
     fn on_ended(&self) {}
 }
 
-/// For a connection on which nothing is pushed that matters.
+/// For a connection on which no push matters.
 impl Hear for () {
     fn on_push(&self, _: &PushKind, _: &[Value]) {}
 }
 
-/// A connection. Clones share it, and it is closed with the last of them.
+/// A connection. Clones share it, and dropping the last one closes it.
 #[derive(Clone)]
 pub(crate) struct Wire(Arc<Handle>);
 
-/// Closes the connection when it is dropped.
+/// A reference that does not keep the connection.
+pub(crate) struct WeakWire(Weak<Handle>);
+
+/// Closes the connection when dropped.
 struct Handle(Arc<Shared>);
 
 /// What the driver and the tasks share.
 struct Shared {
     state: Mutex<State>,
-    /// Calls the tasks that wait for room, in the order in which they came.
+    /// Wakes the tasks that wait for room, in the order of arrival.
     has_room: Notify,
-    /// Whether the driver is to read all that has come, and to tell.
+    /// Whether the driver is to read everything that has arrived, and then notify `has_read`.
     is_to_read: AtomicBool,
     /// The driver has done so.
     has_read: Notify,
@@ -103,19 +108,19 @@ struct State {
     output: Output,
     places: Places,
     watched: Watched,
-    /// Wakes the driver; `None` before it runs for the first time.
+    /// Wakes the driver; `None` before its first poll.
     driver: Option<Waker>,
     /// Whether the driver was woken for the output.
     is_called: bool,
-    /// How many replies to what tasks begin may be to come.
+    /// How many replies to commands that begin something may be outstanding.
     most: usize,
-    /// How many at most, and when a reply comes late: by how far away the server is.
+    /// The upper limit of `most`, and when a reply is late: both depend on the server's distance.
     limit: (usize, Duration),
     /// How many tasks wait for room.
     waiting: usize,
-    /// How many of them were called, and have not come yet.
+    /// How many of them were woken and not polled yet.
     called: usize,
-    /// Whether nothing more is begun on the connection: another takes its place.
+    /// Whether nothing more is begun on this connection, because another replaces it.
     is_given_up: bool,
     /// Whether the last [`Wire`] is gone.
     is_left: bool,
@@ -127,7 +132,7 @@ struct State {
 pub enum Ended {
     /// The socket failed, or was closed.
     Io(Arc<io::Error>),
-    /// What came does not follow the protocol.
+    /// What was read does not follow the protocol.
     Malformed,
 }
 
@@ -148,12 +153,12 @@ impl From<io::Error> for Ended {
 pub enum NoReply {
     /// The connection has ended.
     Ended(Ended),
-    /// It did not come in time.
+    /// The reply did not arrive in time.
     Overdue {
-        /// Nor did any other since the command was sent.
+        /// Whether no other reply arrived either since the command was sent.
         is_silent: bool,
     },
-    /// The command was not sent: too many others are on their way.
+    /// The command was not sent, because too many others are in flight.
     NoRoom,
 }
 
@@ -186,7 +191,7 @@ impl From<Ended> for RedisError {
 }
 
 impl Wire {
-    /// A connection over `socket`, which a task on the caller's runtime drives.
+    /// A connection over `socket`, driven by a task on the caller's runtime.
     pub(crate) fn over(socket: Socket, hear: impl Hear) -> Self {
         let state = State {
             output: Output::to(socket.writer),
@@ -212,17 +217,21 @@ impl Wire {
         Self(Arc::new(Handle(shared)))
     }
 
-    /// How many replies have come.
+    pub(crate) fn downgrade(&self) -> WeakWire {
+        WeakWire(Arc::downgrade(&self.0))
+    }
+
+    /// How many replies have arrived.
     pub(crate) fn heard(&self) -> u64 {
         self.0.0.lock().places.heard()
     }
 
-    /// How long a reply takes now until its task has it. Zero while few are to come.
+    /// How long a reply now takes to reach its task. Zero while few are outstanding.
     pub(crate) fn lag(&self) -> Duration {
         self.0.0.lock().places.lag()
     }
 
-    /// The server is so far away, there and back.
+    /// Sets the limits for a server at this distance.
     pub(crate) fn make_room_for(&self, round_trip: Duration) {
         let way = usize::try_from(round_trip.as_millis()).unwrap_or(MOST_IN_FLIGHT_FROM_AFAR);
         let most =
@@ -234,31 +243,30 @@ impl Wire {
         state.most = state.most.min(most);
     }
 
-    /// Sends commands whose replies are waited for with this patience; `None` for no end.
+    /// A sender whose replies are awaited with this patience; `None` for no limit.
     #[inline]
     pub(crate) fn until(&self, by: Option<Patience>) -> Sender<'_> {
         Sender::new(&self.0.0, by)
     }
 
-    /// Whether tasks wait for room.
     pub(crate) fn is_full(&self) -> bool {
         self.0.0.lock().waiting > 0
     }
 
-    /// Another connection takes the place of this one. Who waits for room need not wait here.
+    /// Another connection replaces this one, so tasks stop waiting for room here.
     pub(crate) fn give_up(&self) {
         mutant!(RoomOfFormerConnection => return);
         self.0.0.lock().is_given_up = true;
         self.0.0.has_room.notify_waiters();
     }
 
-    /// Resolves when something may be begun, or the connection is of no use any more. Who came first is called first.
+    /// Resolves when something may be begun, or the connection is of no use any more. Tasks are woken in the order of arrival.
     #[inline]
     pub(crate) async fn room(&self) {
         let shared = &self.0.0;
         let mut waiting = None;
         loop {
-            // This comes before the look, so that no call is missed.
+            // Register before looking, so that no wake-up is missed.
             let mut called = pin!(shared.has_room.notified());
             called.as_mut().enable();
             {
@@ -275,13 +283,13 @@ impl Wire {
         }
     }
 
-    /// What ends the waits for replies that do not come in time. It has to run somewhere.
+    /// The future that ends overdue waits for replies. The caller has to run it.
     pub(crate) fn watch(&self) -> Watch {
         Watch::new(&self.0.0)
     }
 
-    /// Sends a command behind all that were sent before, and waits for nothing. It is not sent when there is no room. When the
-    /// connection ends before the command is answered, `on_lost` is called.
+    /// Sends a command behind all earlier ones, without waiting. It is not sent when there is no room. If the connection ends before the
+    /// command is answered, `on_lost` is called.
     pub(crate) fn send_unread(&self, command: &Cmd, on_lost: impl FnOnce() + Send + 'static) {
         let mut state = self.0.0.lock();
         if state.ended.is_none() && state.room() > 0 {
@@ -293,7 +301,16 @@ impl Wire {
     }
 }
 
-/// A task that waits for room.
+impl WeakWire {
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(crate) fn upgrade(&self) -> Option<Wire> {
+        self.0.upgrade().map(Wire)
+    }
+}
+
 struct Waiting<'a>(&'a Shared);
 
 impl<'a> Waiting<'a> {
@@ -327,16 +344,16 @@ impl Shared {
         self.state.lock()
     }
 
-    /// Calls so many tasks that wait for room.
+    /// Wakes this many tasks that wait for room.
     fn call_for_room(&self, calls: usize) {
         for _ in 0..calls {
             self.has_room.notify_one();
         }
     }
 
-    /// Waits until the driver has read all that has come by now.
+    /// Waits until the driver has read everything that has arrived by now.
     async fn read_all(&self) {
-        // This comes before the driver is called, so that no change is missed.
+        // Register before waking the driver, so that no change is missed.
         let has_read = pin!(self.has_read.notified());
         self.is_to_read.store(true, Ordering::Relaxed);
         let driver = {
@@ -350,7 +367,7 @@ impl Shared {
         has_read.await;
     }
 
-    /// The connection has ended. `None` when that is known.
+    /// Marks the connection as ended. `None` if it was already.
     fn end(&self, ended: &Ended) -> Option<Aftermath> {
         let mut state = self.lock();
         if state.ended.is_some() {
@@ -373,7 +390,7 @@ impl State {
         if self.output.is_large() { 0 } else { self.most.saturating_sub(self.places.beginnings()) }
     }
 
-    /// Makes more room or less, by how long a reply takes now until its task has it.
+    /// Adjusts the room to how long a reply now takes to reach its task.
     fn fit_room(&mut self) {
         let Some(lag) = self.places.take_measured() else { return };
         let (limit, late) = self.limit;
@@ -385,13 +402,13 @@ impl State {
         self.most = self.most.min(limit);
     }
 
-    /// Whether one more may, beside those who were called.
+    /// Whether one more command may begin something, besides those of the tasks that were woken.
     #[inline]
     fn has_room(&self) -> bool {
         self.room() > self.called
     }
 
-    /// How many of those who wait for room are to be called now.
+    /// How many waiting tasks to wake now; notes them as woken.
     fn call_waiting(&mut self) -> usize {
         if self.waiting <= self.called {
             return 0;
@@ -401,26 +418,26 @@ impl State {
         calls
     }
 
-    /// The same again, also in place of those who were called and have not come.
+    /// Like [`call_waiting`](Self::call_waiting), also in place of tasks that were woken and not polled.
     fn call_waiting_again(&mut self) -> usize {
         mutant!(CalledForRoomOnce => return self.call_waiting());
         self.called = 0;
         self.call_waiting()
     }
 
-    /// Whether nothing is on its way.
+    /// Whether nothing is in flight.
     #[inline]
     fn is_idle(&self) -> bool {
         self.places.to_come() == 0 && self.output.is_flushed()
     }
 
-    /// Hands the output to the socket when it `is_first`, or much. Else the driver does that.
+    /// Hands the output to the socket if it `is_first`, or large. Otherwise the driver does.
     #[inline]
     fn hand_over(&mut self, is_first: bool) {
         if (is_first || self.output.is_large())
             && let Some(driver) = self.driver.take()
         {
-            // What goes wrong here goes wrong for the driver as well, which ends the connection.
+            // The driver gets the same error, and ends the connection.
             let _ = self.flush(&driver);
             self.driver = Some(driver);
         }
@@ -443,7 +460,7 @@ impl State {
         }
     }
 
-    /// Nobody waits for the replies any more. What is not with the socket need not go there.
+    /// The task no longer waits for its replies. What the socket does not have yet need not be sent.
     #[must_use = "it is dropped without the mutex"]
     fn leave(&mut self, place: usize) -> Leaving {
         let left = self.places.leave(place, self.output.unsent());

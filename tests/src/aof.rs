@@ -1,7 +1,7 @@
-//! [`Tail`]: the server's own record of what it did, read while it is written.
+//! [`Tail`]: follows a server's append-only file while the server writes it.
 //!
-//! A server with `--appendonly yes` appends every write that had an effect, in order, before it answers. Leases that
-//! ended by themselves show as their end, which is written as an absolute time, or as a deletion.
+//! A server with `--appendonly yes` appends every write that had an effect, in order, before it replies. An expired lease shows as its
+//! expiry, which is logged as an absolute time, or as a deletion.
 
 use std::collections::HashSet;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,10 +16,10 @@ use crate::resp;
 use history::diary::Recorder;
 use history::event::{Change, NEVER, What, now, wall_is_ahead};
 
-/// What a server needs to be followed.
+/// The options of a server that can be followed.
 pub const OPTIONS: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
-/// A thread that follows the server's file and writes every change of a lock's key to the history.
+/// A thread that follows the server's log and adds every change of a lock's key to the history.
 #[derive(Debug)]
 pub struct Tail {
     over: Arc<AtomicBool>,
@@ -61,8 +61,8 @@ impl Drop for Tail {
         self.over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
-            // A record that is not complete would accuse the innocent.
-            assert!(ended.is_ok() || std::thread::panicking(), "the server's file can't be followed");
+            // With an incomplete history the checker would report violations that did not happen.
+            assert!(ended.is_ok() || std::thread::panicking(), "can't follow the server's append-only file");
         }
     }
 }
@@ -71,13 +71,13 @@ struct Follower {
     path: PathBuf,
     prefix: String,
     recorder: Recorder,
-    /// Which file it was, for it can be replaced.
+    /// Identifies the file, which can be replaced.
     file: Option<(u64, Option<SystemTime>)>,
     read: u64,
     bytes: Vec<u8>,
-    /// Inside a transaction: its commands so far.
+    /// The commands so far of an open transaction.
     step: Option<Vec<Vec<String>>>,
-    /// Before the last time that nothing new was there.
+    /// Just before the last read that found nothing new.
     looked: u64,
 }
 
@@ -85,11 +85,11 @@ impl Follower {
     fn look(&mut self) {
         let before = now();
         let Ok(mut file) = std::fs::File::open(&self.path) else { return };
-        // A number alone is soon given to another file.
+        // The kernel soon reuses an inode number, so the number alone does not identify a file.
         let number = file.metadata().ok().map(|data| (data.ino(), data.created().ok()));
         if number != self.file {
             if self.file.is_some() {
-                // Thrown away and begun anew.
+                // Truncated and started again.
                 self.recorder.note_of(now(), "server", What::Forgot);
             }
             (self.file, self.read, self.step) = (number, 0, None);
@@ -124,7 +124,7 @@ impl Follower {
         }
     }
 
-    /// What one command or script did, as it was when it ended.
+    /// Records the state after one command or script.
     fn step(&mut self, commands: &[Vec<String>], seen: u64) {
         let offset = wall_is_ahead();
         let popped: HashSet<&str> =
@@ -137,7 +137,7 @@ impl Follower {
             }
             for key in keys(words).iter().filter(|key| key.starts_with(&self.prefix)) {
                 let Some(change) = change(words, offset, popped.contains(key.as_str())) else { continue };
-                // Steps on the way, such as a waiter that could not be told, were seen by nobody.
+                // Other clients could not see the steps in between, such as a waiter that could not be notified.
                 if !matches!(change, Change::Ends { .. }) {
                     last.retain(|(other, _)| other != key);
                 }
@@ -151,7 +151,7 @@ impl Follower {
     }
 }
 
-/// What a command is about: a deletion may be about several keys.
+/// The keys that a command changes; `DEL` may have several.
 fn keys(words: &[String]) -> &[String] {
     let count = if matches!(words[0].as_str(), "DEL" | "UNLINK") { words.len() } else { words.len().min(2) };
     &words[1..count]

@@ -1,6 +1,7 @@
-//! [`Child`]: this test binary once more, as a process that can be killed.
+//! [`Child`]: runs this test binary again, as a process that a test can kill.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::patience::eventually_blocking;
 
 /// A child process that runs one test of the same binary.
 ///
-/// The test is one that does nothing unless [`role`] says that it is a child.
+/// That test does nothing unless [`role`] returns a role.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
@@ -19,21 +20,27 @@ pub struct Child {
 
 const ROLE: &str = "LOCK_TEST_CHILD";
 
-/// What the parent gave this process to do; `None` in an ordinary run of the tests.
+/// The parent's role for this process; `None` in an ordinary run of the tests.
 #[must_use]
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// Says something to the parent; see [`Child::wait_for`].
+/// Sends a word to the parent, which waits with [`Child::wait_for`].
 pub fn say(word: &str) {
     println!("\nchild says {word}");
 }
 
-/// This binary once more, with `role` in its environment; with `test`, to run this one of its tests.
+/// This binary again, with `role` in its environment; with `test`, to run only that test.
 #[must_use]
 pub fn command(test: Option<&str>, role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("this binary's path"));
+    command_of(&std::env::current_exe().expect("this binary's path"), test, role)
+}
+
+/// Like [`command`], with another binary.
+#[must_use]
+pub fn command_of(program: &Path, test: Option<&str>, role: &str) -> Command {
+    let mut command = Command::new(program);
     if let Some(test) = test {
         command.args(["--exact", test, "--nocapture", "--include-ignored"]);
     }
@@ -48,11 +55,11 @@ impl Child {
         Self::by(&mut command(Some(test), role))
     }
 
-    /// Runs a [`command`] that was made for it.
+    /// Spawns a [`command`].
     #[must_use]
     pub fn by(command: &mut Command) -> Self {
         let mut process =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("this binary runs once more");
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("can't start this binary again");
         let lines = BufReader::new(process.stdout.take().expect("the child's output"));
         Self { process, lines }
     }
@@ -68,20 +75,20 @@ impl Child {
         }
     }
 
-    /// Stops it in its tracks, as a suspended machine is. All its threads stand when this returns: the signal itself is seen by one
-    /// thread, and on a busy machine the others go on until that one runs.
+    /// Suspends the process, as when its machine is suspended. Returns when all its threads have stopped: one thread handles the signal,
+    /// and on a busy machine the others keep running until it does.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
         let id = Pid::from_child(&self.process);
         waitpid(Some(id), WaitOptions::UNTRACED).expect("the child stops");
     }
 
-    /// Goes on after [`freeze`](Self::freeze).
+    /// Continues a process that [`freeze`](Self::freeze) suspended.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Asks it to end.
+    /// Asks the process to exit (`SIGTERM`).
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
@@ -91,13 +98,13 @@ impl Child {
         kill_process(process, signal).expect("a signal to the own child");
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process exits by itself.
     pub fn wait_for_end(&mut self, bound: Duration) {
         let ended = || self.process.try_wait().expect("the child's state").is_some();
         eventually_blocking("the child ends", bound, ended);
     }
 
-    /// Ends it as a crash does.
+    /// Kills the process, like a crash.
     pub fn kill(&mut self) {
         self.process.kill().expect("the child runs");
         self.process.wait().expect("the killed child");

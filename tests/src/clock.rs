@@ -1,17 +1,17 @@
-//! [`Clock`]: the wall clock of one process, which a test steps.
+//! [`Clock`]: the wall clock of one process, which a test can step.
 
 use std::fs::OpenOptions;
 use std::io::{Seek, Write};
 use std::process::{Command, Stdio};
 
-/// A shim that is loaded into a process, and the file that says by how much its wall clock is off.
+/// A shim that is loaded into a process, and the file with the offset of its wall clock.
 #[derive(Debug)]
 pub struct Clock {
     folder: tempfile::TempDir,
 }
 
 impl Clock {
-    /// Compiles the shim. `None`, and a line that says so, where that can't be done.
+    /// Compiles the shim. Prints why and returns `None` if there is no C compiler.
     #[must_use]
     pub fn new() -> Option<Self> {
         let clock = Self { folder: tempfile::tempdir().expect("a temporary folder") };
@@ -40,14 +40,14 @@ impl Clock {
         self.folder.path().join("offset")
     }
 
-    /// Has the process that `command` starts see this clock.
+    /// Makes the process that `command` starts see this clock.
     pub fn give(&self, command: &mut Command) {
         command.env("LD_PRELOAD", self.shim()).env("LOCK_TEST_CLOCK", self.offset());
     }
 
-    /// From now on the process sees its wall clock off by this number of milliseconds from this machine's.
+    /// Sets how many milliseconds the process's wall clock is ahead of this machine's.
     pub fn step_to(&self, milliseconds: i64) {
-        // Written in place: the process has this very file mapped.
+        // Written in place, because the process has this file mapped.
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)

@@ -1,4 +1,4 @@
-//! [`Cluster`]: a Redis Cluster that belongs to one test.
+//! [`Cluster`]: one test's own Redis Cluster.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use crate::patience::eventually_blocking;
 use crate::server::{Kind, Server, free_port};
 use crate::tls::{Authority, arguments};
 
-/// All hash slots, shared out in ranges.
+/// The number of hash slots; each master gets a range of them.
 const SLOTS: usize = 16_384;
-/// How long a machine with other work may take for what is done in milliseconds.
+/// What takes milliseconds may take this long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A node that was told to meet another forgets it when that one did not answer within the node timeout, at least a second
-/// (`handshake_timeout` in its `clusterCron`; seen with a node that was stopped meanwhile). It does not try again.
+/// After `CLUSTER MEET` a node forgets the other one if it does not answer within the node timeout, at least a second
+/// (`handshake_timeout` in `clusterCron`; seen with a node that was stopped meanwhile). It does not try again.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 const OPTIONS: [&str; 10] = [
     "--cluster-enabled",
@@ -26,12 +26,12 @@ const OPTIONS: [&str; 10] = [
     "1",
 ];
 
-/// Masters and their replicas; they end with this value.
+/// Masters and their replicas; dropping this value stops them.
 #[derive(Debug)]
 pub struct Cluster {
     /// First the masters, then the replica of each.
     nodes: Vec<Server>,
-    /// Where they find each other, and managers them.
+    /// The ports at which the nodes find each other, and managers find the nodes.
     addresses: Vec<String>,
     scheme: &'static str,
 }
@@ -43,31 +43,31 @@ impl Cluster {
         Self::with(3, false)
     }
 
-    /// Three masters of a certain kind.
+    /// Three masters of this kind.
     #[must_use]
     pub fn of(kind: Kind) -> Self {
         Self::launch(kind, 3, false)
     }
 
-    /// One master that has all slots.
+    /// One master with all slots.
     #[must_use]
     pub fn one_node(kind: Kind) -> Self {
         Self::launch(kind, 1, false)
     }
 
-    /// So many masters, with one replica each if wanted, settled.
+    /// This many masters, with one replica each if `replicas`, settled.
     #[must_use]
     pub fn with(masters: usize, replicas: bool) -> Self {
         Self::launch(Kind::Redis, masters, replicas)
     }
 
-    /// Three masters of a certain kind, with one replica each.
+    /// Three masters of this kind, with one replica each.
     #[must_use]
     pub fn with_replicas(kind: Kind) -> Self {
         Self::launch(kind, 3, true)
     }
 
-    /// Three masters that speak TLS to each other and to managers, and nothing else but to this test.
+    /// Three masters that speak TLS to each other and to managers, and plain text only to this test.
     #[must_use]
     pub fn secured(authority: &Authority) -> Self {
         let mut addresses = Vec::new();
@@ -85,22 +85,29 @@ impl Cluster {
         Self { nodes, addresses, scheme: "rediss-cluster" }.meet(3, &buses)
     }
 
-    /// As [`with`](Self::with), of a certain kind.
+    /// [`with`](Self::with) for servers of this kind.
     #[must_use]
     pub fn launch(kind: Kind, masters: usize, replicas: bool) -> Self {
+        Self::configured(kind, masters, replicas, &[])
+    }
+
+    /// [`launch`](Self::launch) with more options.
+    #[must_use]
+    pub fn configured(kind: Kind, masters: usize, replicas: bool, options: &[&str]) -> Self {
         let count = if replicas { 2 * masters } else { masters };
-        let (nodes, buses): (Vec<_>, Vec<_>) = (0..count).map(|_| Self::start_node(kind, &OPTIONS)).unzip();
+        let options = [&OPTIONS, options].concat();
+        let (nodes, buses): (Vec<_>, Vec<_>) = (0..count).map(|_| Self::start_node(kind, &options)).unzip();
         let addresses = nodes.iter().map(Server::address).collect();
         Self { nodes, addresses, scheme: "redis-cluster" }.meet(masters, &buses)
     }
 
-    /// One node, and the port on which it listens to the others.
+    /// One node, and the port of its cluster bus.
     fn start_node(kind: Kind, options: &[&str]) -> (Server, u16) {
         let bus = free_port();
         (Server::of(kind, &[options, &["--cluster-port", &bus.to_string()]].concat()), bus)
     }
 
-    /// The first are masters that share the slots, the others replicas.
+    /// Makes the first nodes masters that share the slots, and the others replicas.
     fn meet(self, masters: usize, buses: &[u16]) -> Self {
         let (count, cluster) = (self.nodes.len(), self);
         for (index, node) in cluster.nodes.iter().enumerate() {
@@ -125,7 +132,7 @@ impl Cluster {
         cluster
     }
 
-    /// The first node and each other are told of one another, if they do not know each other yet.
+    /// Introduces the first node and each other one to each other, unless they know each other already.
     fn introduce(&self, buses: &[u16]) {
         let tell = |node: usize, other: usize| {
             let known: String = self.nodes[node].ask("CLUSTER NODES");
@@ -148,25 +155,26 @@ impl Cluster {
         })
     }
 
-    /// Waits until every node that answers sees all slots served, and every replica is up to date.
+    /// Waits until every node that answers sees all slots served, and every replica is up to date and confirms writes.
     pub fn settle(&self) {
         eventually_blocking("the cluster settles", PATIENCE, || {
             self.nodes.iter().all(|node| {
                 let Ok(info) = node.try_ask::<String>("CLUSTER INFO") else { return true };
                 let replication: String = node.try_ask("INFO replication").unwrap_or_default();
-                let is_linked = replication.contains("role:master") || replication.contains("master_link_status:up");
-                info.contains("cluster_state:ok") && is_linked
+                let is_linked = replication.contains("master_link_status:up");
+                let is_settled = is_linked || replication.contains("role:master") && node.is_replicated();
+                info.contains("cluster_state:ok") && is_settled
             })
         });
     }
 
-    /// For a manager: all nodes.
+    /// The URL for managers: all nodes.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.addresses.join(","))
     }
 
-    /// The master that a key is on, by its own account.
+    /// The master that says it has this key.
     #[must_use]
     pub fn server_of(&self, key: &str) -> &Server {
         &self.nodes[self.owner_of(key)]
@@ -178,13 +186,13 @@ impl Cluster {
         self.owner(self.slot(key))
     }
 
-    /// One of the nodes: first the masters, then the replica of each.
+    /// A node by its index: first the masters, then the replica of each.
     #[must_use]
     pub fn node(&self, index: usize) -> &Server {
         &self.nodes[index]
     }
 
-    /// One of the nodes, to end it or to start it again.
+    /// A node by its index, to kill or restart it.
     pub fn node_mut(&mut self, index: usize) -> &mut Server {
         &mut self.nodes[index]
     }
@@ -198,17 +206,19 @@ impl Cluster {
     #[must_use]
     pub fn id(&self, index: usize) -> String {
         let mut id = None;
-        eventually_blocking("the node tells its name", PATIENCE, || {
+        eventually_blocking("the node answers with its name", PATIENCE, || {
             id = self.nodes[index].try_ask("CLUSTER MYID").ok();
             id.is_some()
         });
         id.expect("it told")
     }
 
-    /// Tells a node to whose connections something may happen just now.
+    /// Repeats a command until the node executes it; its connections may be breaking just now.
     fn insist(&self, index: usize, command: &str) {
         let node = &self.nodes[index];
-        eventually_blocking("the node does it", PATIENCE, || node.try_ask::<redis::Value>(command).is_ok());
+        eventually_blocking("the node executes the command", PATIENCE, || {
+            node.try_ask::<redis::Value>(command).is_ok()
+        });
     }
 
     /// The slot of a key.
@@ -218,7 +228,7 @@ impl Cluster {
         any.expect("a node answers")
     }
 
-    /// Which node serves the slot, by its own account; after a failover there may be none for a moment.
+    /// The node that says it serves the slot. Waits for one: after a failover there may be none for a moment.
     #[must_use]
     pub fn owner(&self, slot: u16) -> usize {
         let mut owner = None;
@@ -230,9 +240,9 @@ impl Cluster {
         owner.expect("there is one")
     }
 
-    /// A replica takes over from its master, without a fault.
+    /// Makes a replica take over from its master, without a fault.
     pub fn fail_over_to(&self, replica: usize) {
-        // A node gives up after five seconds when a master did not answer in time: then again.
+        // A node gives up after five seconds if a master does not answer in time. Then send the command again.
         const GIVEN_UP: Duration = Duration::from_secs(6);
         let mut told: Option<Instant> = None;
         eventually_blocking("the replica takes over", PATIENCE, || {
@@ -245,7 +255,7 @@ impl Cluster {
         });
     }
 
-    /// Whether the node is a master, by its own account.
+    /// Whether the node says that it is a master.
     #[must_use]
     pub fn is_master(&self, index: usize) -> bool {
         let info = self.nodes[index].try_ask::<String>("INFO replication");
@@ -257,15 +267,15 @@ impl Cluster {
         eventually_blocking("the replica takes over", PATIENCE, || self.is_master(index));
     }
 
-    /// Waits until the node or the other one of its shard knows that the other is the master. Which, a busy machine decides:
-    /// a node that gets no processor for its timeout is replaced.
+    /// Waits until one of the two nodes of a shard sees the other as its master. Which one becomes the master depends on the machine: a
+    /// node that gets no processor time for its timeout is replaced.
     pub fn await_one_master(&self, index: usize) {
         let other = (index + self.nodes.len() / 2) % self.nodes.len();
         eventually_blocking("there is one master", PATIENCE, || self.is_master(index) != self.is_master(other));
     }
 
-    /// Begins to move a slot to another master: until [`Migration::finish`] keys that are not there
-    /// yet are asked for at the other one (`ASK`).
+    /// Starts to move a slot to another master: until [`Migration::finish`], keys that do not exist yet are redirected to the other one
+    /// (`ASK`).
     pub fn start_migration(&self, slot: u16, to: usize) -> Migration<'_> {
         let from = self.owner(slot);
         self.insist(to, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
@@ -273,9 +283,9 @@ impl Cluster {
         Migration { cluster: self, slot, from, to }
     }
 
-    /// Moves a slot to another master as Valkey 9 does it by itself: the slot changes hands in one step, with all keys.
+    /// Moves a slot to another master with Valkey 9's atomic migration: in one step, with all keys.
     pub fn migrate_atomically(&self, slot: u16, to: usize) {
-        // Refused while a node thinks otherwise, for a moment after a failover; a move that failed is told anew.
+        // Refused for a moment after a failover, while a node still has an old view. Repeat a move that failed.
         eventually_blocking("the slot moves", PATIENCE, || {
             let from = self.owner(slot);
             if from == to {
@@ -299,7 +309,7 @@ impl Cluster {
     }
 }
 
-/// A slot that is on its way from one master to another.
+/// A slot that is being moved from one master to another.
 #[derive(Debug)]
 #[must_use = "a slot that is left on its way is served by neither"]
 pub struct Migration<'a> {
@@ -312,34 +322,44 @@ pub struct Migration<'a> {
 impl Migration<'_> {
     /// Moves the keys that are in the slot now.
     pub fn move_keys(&self) {
-        let (from, to) = (&self.cluster.nodes[self.from], &self.cluster.nodes[self.to]);
-        let address = to.address().replace(':', " ");
+        let Self { cluster, slot, .. } = self;
         eventually_blocking("all keys are moved", PATIENCE, || {
-            let asked = format!("CLUSTER GETKEYSINSLOT {} 100", self.slot);
-            let Ok(keys) = from.try_ask::<Vec<String>>(&asked) else { return false };
-            // Refused while the other one takes the cluster for down, for a moment after a failover.
-            keys.is_empty() || {
-                let _ = from.try_ask::<redis::Value>(&format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" ")));
-                false
+            let (Some((from, source)), Some((to, target))) = (self.heir(self.from), self.heir(self.to)) else {
+                return false;
+            };
+            let Ok(keys) = cluster.nodes[from].try_ask::<Vec<String>>(&format!("CLUSTER GETKEYSINSLOT {slot} 100"))
+            else {
+                return false;
+            };
+            if keys.is_empty() {
+                return true;
             }
+            // A replica that has taken over knows nothing of the move.
+            let _ = cluster.nodes[to].try_ask::<redis::Value>(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}"));
+            let _ = cluster.nodes[from].try_ask::<redis::Value>(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}"));
+            // Refused for a moment after a failover, while the target still considers the cluster down.
+            let address = cluster.nodes[to].address().replace(':', " ");
+            let moving = format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" "));
+            let _ = cluster.nodes[from].try_ask::<redis::Value>(&moving);
+            false
         });
     }
 
-    /// The slot is the other master's, and everybody is told.
+    /// Assigns the slot to the other master, on all nodes.
     pub fn finish(self) {
-        // A node whose failover comes between does not take it in, and is told again.
+        // A node refuses it while it fails over. Then send it again.
         const AGAIN: Duration = Duration::from_secs(1);
         let mut told: Option<Instant> = None;
-        // A replica that took over before it has heard of it would not serve the slot.
+        // A replica that takes over before it learns of the move would not serve the slot.
         eventually_blocking("all know that the slot has moved", PATIENCE, || {
-            let Some((heir, id)) = self.heir() else { return false };
+            let Some((heir, id)) = self.heir(self.to) else { return false };
             let mut views = self.cluster.nodes.iter().filter_map(|node| seen_by(node, self.slot));
             let serves = seen_by(&self.cluster.nodes[heir], self.slot).is_some_and(|seen| seen.is_itself);
             let is_known = serves && views.all(|seen| seen.id == id);
             if !is_known && told.is_none_or(|told| told.elapsed() > AGAIN) {
                 let assign = format!("CLUSTER SETSLOT {} NODE {id}", self.slot);
-                // First where it goes to, so that there is always one who serves it. The others hear of it anyway, and a replica
-                // or a node that is down can't be told.
+                // First the new owner, so that some node always serves the slot. The others learn of it through gossip; a replica, or a
+                // node that is down, can't take the command.
                 for node in [heir, self.from].into_iter().chain(0..self.cluster.nodes.len()) {
                     let _ = self.cluster.nodes[node].try_ask::<redis::Value>(&assign);
                 }
@@ -349,14 +369,14 @@ impl Migration<'_> {
         });
     }
 
-    /// The node that the slot goes to, or the one that has taken over from it; with its name in the cluster.
-    fn heir(&self) -> Option<(usize, String)> {
+    /// The node `of`, or the one that took over from it, and its name in the cluster.
+    fn heir(&self, of: usize) -> Option<(usize, String)> {
         let nodes = &self.cluster.nodes;
         let name = |index: usize| nodes[index].try_ask::<String>("CLUSTER MYID").ok();
-        if self.cluster.is_master(self.to) {
-            return Some((self.to, name(self.to)?));
+        if self.cluster.is_master(of) {
+            return Some((of, name(of)?));
         }
-        let view: String = nodes[self.to].try_ask("CLUSTER NODES").ok()?;
+        let view: String = nodes[of].try_ask("CLUSTER NODES").ok()?;
         let own = view.lines().find(|line| line.contains("myself,slave"))?;
         let master = own.split(' ').nth(3)?;
         let heir = (0..nodes.len()).find(|index| name(*index).as_deref() == Some(master))?;
@@ -364,13 +384,12 @@ impl Migration<'_> {
     }
 }
 
-/// Who serves a slot.
 struct Seen {
     id: String,
     is_itself: bool,
 }
 
-/// Who serves the slot by the account of a node; `None` when nobody does, or the node does not answer.
+/// The node that serves the slot according to `node`; `None` if there is none, or if `node` does not answer.
 fn seen_by(node: &Server, slot: u16) -> Option<Seen> {
     let nodes: String = node.try_ask("CLUSTER NODES").ok()?;
     let serves = |line: &&str| {

@@ -1,4 +1,4 @@
-//! [`Events`]: what the locks tell a `tracing` subscriber, as text.
+//! [`Events`]: records the locks' `tracing` events as text.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -7,24 +7,24 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Every event of this process: `LEVEL field=value …`. One per process, since events come from any thread.
+/// Every event of this process, as `LEVEL field=value …`. There is one list per process, because any thread may emit events.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Arc<Mutex<Vec<String>>>);
 
 impl Events {
-    /// Listens from now on, if nobody did before.
+    /// Installs the subscriber, unless it is installed already.
     #[must_use]
     pub fn of_this_process() -> Self {
         static EVENTS: OnceLock<Events> = OnceLock::new();
         let events = EVENTS.get_or_init(|| {
             let events = Self::default();
-            tracing::subscriber::set_global_default(Listener(events.clone())).expect("the only subscriber");
+            tracing::subscriber::set_global_default(Listener(events.clone())).expect("another subscriber is installed");
             events
         });
         events.clone()
     }
 
-    /// Those that name all of `words`.
+    /// The events that contain all of `words`.
     #[must_use]
     pub fn with(&self, words: &[&str]) -> Vec<String> {
         let events = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,4 @@
-//! What the integration tests share: a server of their own, a proxy that misbehaves on purpose, and the ways to make
-//! managers.
+//! Shared by the integration tests: test-owned servers, a proxy that injects faults, and ways to make managers.
 
 pub mod aof;
 pub mod child;

@@ -1,7 +1,7 @@
-//! An outage with traffic: tasks that try locks all the time, each on a key of its own, while the server is away.
+//! An outage under load: many tasks keep trying locks, each on its own key, while the server is away.
 //!
-//! What is measured is what a user of a service notices: how much later than its timeout an acquire returns, how much
-//! memory and processor time the tries cost, how soon all is well when the server is back, and what is left then.
+//! It measures what the user of a service notices: how much later than its timeout an acquire returns, how much memory and processor
+//! time the tries cost, how soon locks are granted again after the server returns, and what is left over.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,23 +18,23 @@ use crate::server::{Calls, Server};
 /// How the server is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// It is killed: its port refuses connections.
+    /// The server is killed: its port refuses connections.
     Killed,
-    /// It is stopped: the system takes connections and commands for it, and nothing is answered.
+    /// The server is stopped: the kernel accepts connections and commands for it, and nothing answers.
     Stopped,
-    /// Something in front of it closes every connection at once.
+    /// A proxy in front of the server closes every connection at once.
     Closed,
-    /// A black hole is in front of it: connections are made, and nothing comes back.
+    /// A proxy in front of the server accepts connections and never replies.
     Silent,
 }
 
-/// What nobody gave back has ended by itself by then.
+/// After this time a lease that was not released has expired.
 const CLAIM: Duration = Duration::from_secs(3);
 
-/// How many try, and for how long.
+/// How many tasks try, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// So many tasks, each with one try after the other.
+    /// The number of tasks; each tries again as soon as a try returns.
     pub tasks: u64,
     /// The timeout of each try.
     pub timeout: Duration,
@@ -42,11 +42,11 @@ pub struct Load {
     pub outage: Duration,
     /// The time of one row of the report.
     pub step: Duration,
-    /// How long all go on trying when it is back.
+    /// How long the tries continue after the server is back.
     pub after: Duration,
 }
 
-/// The server, and what may stand in front of it.
+/// The server, and the proxy in front of it, if any.
 #[derive(Debug)]
 struct Site {
     server: Server,
@@ -88,27 +88,27 @@ impl Site {
     }
 }
 
-/// How the tries went within a step.
+/// The outcomes of the tries within a step.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// How much later than its timeout each failed try returned, in microseconds: how often each.
+    /// How late failed tries returned, in microseconds after their timeout, and how many were that late.
     overshoots: BTreeMap<u64, u64>,
     /// The tries that got the lock.
     pub granted: u64,
-    /// What was said of the others.
+    /// The errors of the other tries.
     pub errors: BTreeMap<&'static str, u64>,
     /// The resident memory at the end of the step, in kilobytes.
     pub memory: u64,
     /// The processor time of the step.
     pub processor: Duration,
-    /// How late a thread woke at most that does nothing else but sleep: by so much the machine is to blame.
+    /// The worst delay of a thread that only sleeps: that much is the machine's fault.
     pub machine: Duration,
 }
 
 impl Row {
     fn note(&mut self, took: Duration, timeout: Duration, error: &'static str) {
         let micros = u64::try_from(took.saturating_sub(timeout).as_micros()).unwrap_or(u64::MAX);
-        // By tenths of a millisecond, so that the report's own memory has a bound.
+        // In tenths of a millisecond, to bound this map.
         *self.overshoots.entry(micros / 100 * 100).or_default() += 1;
         *self.errors.entry(error).or_default() += 1;
     }
@@ -119,7 +119,7 @@ impl Row {
         self.overshoots.values().sum()
     }
 
-    /// The overshoot that this percentage of the failed tries did not exceed.
+    /// A percentile of the failed tries' overshoot.
     #[must_use]
     pub fn overshoot(&self, percent: u64) -> Duration {
         let (wanted, mut seen) = ((self.failed() * percent).div_ceil(100), 0);
@@ -149,13 +149,13 @@ impl fmt::Display for Row {
 pub struct Report {
     /// Each step of the outage.
     pub rows: Vec<Row>,
-    /// From the server's return to the first lock that was got.
+    /// From the server's return to the first lock that was granted.
     pub first_grant: Duration,
     /// From the server's return to the last try that failed.
     pub last_failure: Duration,
-    /// Locks and queues in the server once every claim had time to end.
+    /// Locks and queues in the server once every claim has had time to expire.
     pub left: usize,
-    /// The commands that the server did, after its return when it was killed, until nobody tried any more.
+    /// The server's commands (since its return, if it was killed) until the last try.
     pub calls: Calls,
     /// How long the shutdown took.
     pub shutdown: Duration,
@@ -165,7 +165,7 @@ struct Tally {
     row: Mutex<Row>,
     next_key: AtomicU64,
     is_over: AtomicBool,
-    /// When a lock was got first since the server came back, and when a try failed last.
+    /// When a lock was first granted after the server's return, and when a try last failed.
     first_grant: Mutex<Option<Instant>>,
     last_failure: Mutex<Option<Instant>>,
 }
@@ -174,7 +174,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the server go away under the load, and come back; each row is told to `tell` as it is there.
+/// Takes the server away under load, then brings it back; calls `tell` with each complete row.
 pub async fn outage(kind: Kind, load: &Load, mut tell: impl FnMut(&Row)) -> Report {
     let mut site = Site::start(kind);
     let locks = LockManager::connect(&site.url()).await.unwrap();
@@ -248,7 +248,7 @@ async fn tries(locks: LockManager, tally: Arc<Tally>, load: Load) {
     }
 }
 
-/// Notes how late the machine is, which tries can't help either.
+/// Records how late this machine runs threads; the tries suffer from that, too.
 fn look_at_machine(tally: &Tally) {
     const LOOK: Duration = Duration::from_millis(5);
     while !tally.is_over.load(Ordering::SeqCst) {
@@ -273,7 +273,7 @@ fn name(error: &LockError) -> &'static str {
 pub fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/stat").expect("the process's state");
     let (_, fields) = text.rsplit_once(')').expect("a name in brackets");
-    // User and system time, in ticks: Linux shows a hundred in a second, whatever it counts itself.
+    // User and system time in ticks: Linux reports a hundred per second, whatever it counts internally.
     let ticks: u64 =
         fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap_or_default()).sum();
     Duration::from_millis(ticks * 10)

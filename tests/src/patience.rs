@@ -1,11 +1,11 @@
-//! Waiting for an effect by looking for it, with a bound.
+//! Waiting for an effect by polling, with a bound.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// Looks every few milliseconds, on the machine's own clock, until `happened`; panics after `bound`.
+/// Polls every few milliseconds, on the machine's own clock, until `happened`; panics after `bound`.
 ///
-/// Returns how long it took, for a test whose promise is about that.
+/// Returns how long it took, for tests that check the time.
 pub async fn eventually(what: &str, bound: Duration, mut happened: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !happened() {
@@ -15,10 +15,9 @@ pub async fn eventually(what: &str, bound: Duration, mut happened: impl FnMut() 
     start.elapsed()
 }
 
-/// Looks every few milliseconds until it has found the same for a while, and returns that; panics after `bound`.
+/// Polls every few milliseconds until the result has not changed for a while, and returns it; panics after `bound`.
 ///
-/// For counts: of commands that were sent, of tasks that have ended. What comes later than this after the last change is not
-/// waited for.
+/// For counts, of commands that were sent or of tasks that ended. It misses a change that comes more than 200 ms after the last one.
 pub async fn at_rest<T: PartialEq + Debug>(what: &str, bound: Duration, mut look: impl FnMut() -> T) -> T {
     let start = Instant::now();
     let (mut found, mut since) = (look(), start);
@@ -33,10 +32,10 @@ pub async fn at_rest<T: PartialEq + Debug>(what: &str, bound: Duration, mut look
     found
 }
 
-/// How long nothing may have changed.
+/// How long nothing may change.
 const REST: Duration = Duration::from_millis(200);
 
-/// As [`eventually`], for a test without a runtime.
+/// [`eventually`] for a test without a runtime.
 pub fn eventually_blocking(what: &str, bound: Duration, mut happened: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !happened() {
@@ -46,5 +45,35 @@ pub fn eventually_blocking(what: &str, bound: Duration, mut happened: impl FnMut
     start.elapsed()
 }
 
-/// What a busy machine may add to any bound that is promised in milliseconds.
+/// How much a busy machine may add to a bound of milliseconds.
 pub const NOISE: Duration = Duration::from_millis(150);
+
+/// Measures by tokio's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    start: tokio::time::Instant,
+    really: Instant,
+}
+
+impl Stopwatch {
+    /// Begins to measure.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { start: tokio::time::Instant::now(), really: Instant::now() }
+    }
+
+    /// The time that has passed.
+    #[must_use]
+    pub fn elapsed(self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// The time that the lock may have counted. Where a test has paused tokio's clock, the time that really passes counts for the lock as
+    /// well.
+    #[must_use]
+    pub fn counted(self) -> Duration {
+        let (passed, really) = (self.start.elapsed(), self.really.elapsed());
+        // Both are the same time on a clock that runs.
+        if passed > really + Duration::from_millis(1) { passed + really } else { passed }
+    }
+}

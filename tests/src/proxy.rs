@@ -1,11 +1,11 @@
-//! [`Proxy`]: a connection to the server that misbehaves on purpose, command by command.
+//! [`Proxy`]: stands between client and server and injects faults, command by command.
 
 mod disguise;
 mod distance;
 mod line;
 
 use std::collections::VecDeque;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -16,36 +16,36 @@ pub use distance::Distance;
 use line::Line;
 
 use crate::resp;
-use crate::server::Server;
+use crate::server::{Server, free_port};
 
 /// What happens to one command.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The server executes it; its answer never arrives. No network does this: others under way get the wrong answers.
+    /// The server executes the command; its reply never arrives. No network does this: other pending commands get the wrong replies.
     DropReply,
-    /// The server executes it; neither its answer nor anything after it arrives on this connection.
+    /// The server executes the command; neither its reply nor anything after it arrives on this connection.
     MuteFromReply,
-    /// The server executes it; the connection is cut before the answer.
+    /// The server executes the command; the connection is cut before the reply.
     CutAfterForward,
-    /// The connection is cut and the server never sees the command.
+    /// The connection is cut, and the server never sees the command.
     CutBeforeForward,
-    /// It, and what follows on its connection, reaches the server only after this time.
+    /// The command, and everything after it on its connection, reaches the server only after this time.
     Delay(Duration),
-    /// The server executes it; its answer, and what follows on its connection, arrives only after this time.
+    /// The server executes the command; its reply, and everything after it on its connection, arrives only after this time.
     DelayReply(Duration),
-    /// It, and what follows on its connection, waits until [`Proxy::let_go`].
+    /// The command, and everything after it on its connection, waits until [`Proxy::let_go`].
     Hold,
 }
 
-/// In a plan: whatever command comes next.
+/// In a plan: any command.
 pub const ANY: &str = "*";
 
-/// When a planned fault met its command: the time of [`history::event::now`].
+/// When a planned fault hit its command, in the time of [`history::event::now`].
 #[derive(Clone, Debug, Default)]
 pub struct Met(Arc<OnceLock<u64>>);
 
 impl Met {
-    /// `None` while no such command has come by.
+    /// `None` until such a command has arrived.
     #[must_use]
     pub fn at(&self) -> Option<u64> {
         self.0.get().copied()
@@ -59,22 +59,22 @@ struct Planned {
     met: Met,
 }
 
-/// One connection through the proxy, for faults that hit it alone.
+/// Identifies one connection through the proxy, for faults on that connection only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineNumber(u64);
 
 /// Which bytes a black hole swallows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What the client says.
+    /// Those from the client.
     ToServer,
-    /// What the server says.
+    /// Those from the server.
     ToClient,
-    /// Everything.
+    /// Both.
     Both,
 }
 
-/// A listener in front of a server. Threads of its own, so it lives on when a test's runtime ends.
+/// A listener in front of a server. It runs on its own threads, so it outlives a test's runtime.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -83,11 +83,11 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    /// Whether what comes by is written down.
+    /// Whether traffic is recorded.
     records: bool,
-    /// Whether what comes by can be read at all: not with TLS.
+    /// Whether the proxy parses the traffic; it can't with TLS.
     reads: bool,
-    /// Whether the server seems to be another one.
+    /// Makes the server look like another one.
     disguise: Option<Disguise>,
     state: Mutex<State>,
     let_go: Condvar,
@@ -109,39 +109,40 @@ struct State {
 }
 
 impl Proxy {
-    /// In front of `server`, behaving well until told otherwise.
+    /// In front of `server`, with no faults planned.
     #[must_use]
     pub fn before(server: &Server) -> Self {
         Self::to(server.address(), true)
     }
 
-    /// As [`before`](Self::before), for long runs: what comes by is not written down.
+    /// [`before`](Self::before) for long runs: it does not record traffic.
     #[must_use]
     pub fn unrecorded(server: &Server) -> Self {
         Self::to(server.address(), false)
     }
 
-    /// In front of whatever listens at the address `target`.
+    /// In front of the address `target`.
     #[must_use]
     pub fn to(target: String, records: bool) -> Self {
         Self::launch(target, records, true, None)
     }
 
-    /// In front of `server`, which seems to be another kind of server.
+    /// In front of `server`, which looks like another kind of server to the client.
     #[must_use]
     pub fn disguised(server: &Server, disguise: Disguise) -> Self {
         Self::launch(server.address(), true, true, Some(disguise))
     }
 
-    /// In front of a server that speaks TLS: no command can be told from another, so no fault hits a single one.
+    /// In front of a server that speaks TLS. The proxy can't tell commands apart, so no fault hits a single one.
     #[must_use]
     pub fn blind(target: String) -> Self {
         Self::launch(target, false, false, None)
     }
 
     fn launch(target: String, records: bool, reads: bool, disguise: Option<Disguise>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("its address").port();
+        // Keep the port after the proxy ends: a client that still dials it must not reach another test's server.
+        let port = free_port();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port of this process");
         let state = Mutex::new(State { target, ..State::default() });
         let (let_go, closed) = (Condvar::new(), AtomicBool::new(false));
         let shared = Arc::new(Shared { records, reads, disguise, state, let_go, closed });
@@ -151,7 +152,7 @@ impl Proxy {
                 if accepting.closed.load(Ordering::SeqCst) {
                     return;
                 }
-                // A server that is down refuses; so does the proxy then, by closing at once.
+                // If the server is down, close the client's connection at once.
                 if let Ok(client) = client {
                     let _ = line::connect(&accepting, client);
                 }
@@ -166,24 +167,24 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Where it listens, without a scheme.
+    /// The address that it listens on, without a scheme.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// From now on new connections lead to another server. Those that exist stay.
+    /// From now on new connections lead to another server. Existing ones stay.
     pub fn lead_to(&self, server: &Server) {
         self.shared.state().target = server.address();
     }
 
-    /// From now on the server seems to be that far away, for connections that exist and for new ones.
+    /// Adds the latency of this distance to existing and new connections.
     pub fn move_away(&self, distance: Distance) {
         self.shared.state().distance = distance;
     }
 
-    /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order. The
-    /// returned value tells when that was.
+    /// `fault` hits the next command with this `name` (or [`ANY`]); several plans for one name are used in order. The returned value
+    /// knows when the fault hit.
     #[expect(clippy::must_use_candidate, reason = "most tests only want the fault")]
     pub fn plan(&self, name: &str, fault: Fault) -> Met {
         let mut state = self.shared.state();
@@ -195,7 +196,7 @@ impl Proxy {
         met
     }
 
-    /// Whether every planned fault has happened (a held command counts from when it is held).
+    /// Whether every planned fault has happened; a held command counts as happened.
     #[must_use]
     pub fn is_through(&self) -> bool {
         self.shared.state().planned.is_empty()
@@ -206,25 +207,25 @@ impl Proxy {
         self.shared.state().planned.clear();
     }
 
-    /// How many commands are held right now.
+    /// The number of commands held now.
     #[must_use]
     pub fn holding(&self) -> usize {
         self.shared.state().holding
     }
 
-    /// Held commands go on.
+    /// Releases the held commands.
     pub fn let_go(&self) {
         self.shared.state().held = false;
         self.shared.let_go.notify_all();
     }
 
-    /// The connections that exist, the oldest first.
+    /// The open connections, oldest first.
     #[must_use]
     pub fn lines(&self) -> Vec<LineNumber> {
         self.shared.state().lines.iter().map(|line| line.number).collect()
     }
 
-    /// Swallows bytes of the connections that exist; new ones are fine.
+    /// Swallows bytes of the existing connections; new ones work.
     pub fn black_hole(&self, direction: Direction) {
         for line in &self.shared.state().lines {
             line.swallow(direction);
@@ -236,13 +237,13 @@ impl Proxy {
         self.at(number, |line| line.swallow(direction));
     }
 
-    /// Swallows all bytes of all connections, also of new ones, until [`rejoin`](Self::rejoin).
+    /// Swallows all bytes of all connections, new ones too, until [`rejoin`](Self::rejoin).
     pub fn cut_off(&self) {
         self.shared.state().cut_off = true;
         self.black_hole(Direction::Both);
     }
 
-    /// New connections are fine again, and those that are left are cut.
+    /// New connections work again, and the remaining ones are cut.
     pub fn rejoin(&self) {
         self.shared.state().cut_off = false;
         self.cut();
@@ -253,7 +254,7 @@ impl Proxy {
         self.at(number, Line::cut);
     }
 
-    /// Cuts one connection without an orderly end.
+    /// Resets one connection, without an orderly end.
     pub fn reset_line(&self, number: LineNumber) {
         self.at(number, Line::reset);
     }
@@ -264,27 +265,27 @@ impl Proxy {
         }
     }
 
-    /// Cuts the connections that exist; new ones are fine.
+    /// Cuts the existing connections; new ones work.
     pub fn cut(&self) {
         for line in self.shared.state().lines.drain(..) {
             line.cut();
         }
     }
 
-    /// Every command that came by so far, word by word, names in capitals.
+    /// All commands so far, as words, with the command name in capitals.
     #[must_use]
     pub fn seen(&self) -> Vec<Vec<String>> {
         self.shared.state().seen.clone()
     }
 
-    /// How many commands came by so far.
+    /// The number of commands so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shared.state().seen.len()
     }
 
-    /// Those of [`seen`](Self::seen) that came after the first `earlier`, without the connection's own talk
-    /// (`PING`, `HELLO` and the like).
+    /// [`seen`](Self::seen) without the first `earlier` commands, and without those about the connection itself (`PING`, `HELLO` and
+    /// so on).
     #[must_use]
     pub fn work_since(&self, earlier: usize) -> Vec<Vec<String>> {
         const TALK: [&str; 8] = ["PING", "HELLO", "CLIENT", "AUTH", "SELECT", "INFO", "SUBSCRIBE", "SSUBSCRIBE"];
@@ -299,7 +300,7 @@ impl Drop for Proxy {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.let_go();
         self.cut();
-        // Wakes the accepting thread, so that it sees that it is over.
+        // Wakes the accepting thread, so that it notices and exits.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -309,7 +310,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a request down and takes the fault that is planned for it.
+    /// Records a request and removes the fault planned for it.
     fn meet(&self, request: &[u8]) -> (String, Option<Fault>) {
         let words = resp::words(request);
         let name = words.first().cloned().unwrap_or_default();

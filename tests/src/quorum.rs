@@ -2,62 +2,62 @@
 
 use crate::server::{Kind, Server};
 
-/// Servers that know nothing of each other; they end with this value.
+/// Servers that know nothing of each other; dropping this value stops them.
 #[derive(Debug)]
 pub struct Servers {
     servers: Vec<Server>,
 }
 
 impl Servers {
-    /// So many, without persistence.
+    /// This many servers, without persistence.
     #[must_use]
     pub fn start(count: usize) -> Self {
         Self::of(Kind::Redis, count)
     }
 
-    /// So many, each with a wall clock of its own; `None` where that can't be.
+    /// This many servers, each with its own wall clock; `None` if there is no C compiler.
     #[must_use]
     pub fn with_clocks(count: usize) -> Option<Self> {
         let servers: Option<Vec<_>> = (0..count).map(|_| Server::with_clock()).collect();
         servers.map(Self::sorted)
     }
 
-    /// So many of a certain kind.
+    /// This many servers of this kind.
     #[must_use]
     pub fn of(kind: Kind, count: usize) -> Self {
         Self::sorted((0..count).map(|_| Server::of(kind, &[])).collect())
     }
 
     fn sorted(mut servers: Vec<Server>) -> Self {
-        // As a manager does with those of a URL.
+        // A manager sorts the servers of its URL as well.
         servers.sort_unstable_by_key(Server::address);
         Self { servers }
     }
 
-    /// What a manager connects to.
+    /// The URL for managers.
     #[must_use]
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
         format!("redlock://{}", addresses.join(","))
     }
 
-    /// One of them; managers wait at the first one that answers.
+    /// One of the servers; managers wait at the first one that answers.
     #[must_use]
     pub fn server(&self, number: usize) -> &Server {
         &self.servers[number]
     }
 
-    /// All of them.
+    /// All servers.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter()
     }
 
-    /// One of them, to kill it.
+    /// One of the servers, to kill it.
     pub fn server_mut(&mut self, number: usize) -> &mut Server {
         &mut self.servers[number]
     }
 
-    /// Which of them have an owner at a lock's key.
+    /// The owner of a lock's key on each server.
     #[must_use]
     pub fn owners(&self, key: &str) -> Vec<Option<String>> {
         self.servers.iter().map(|server| server.owner(key)).collect()

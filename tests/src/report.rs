@@ -1,7 +1,7 @@
-//! docs/report.md: what rounds of the soak on real servers came to, and one failover with and without a fence.
+//! docs/report.md: the results of rounds of the soak on real servers, and one failover with and without a fence.
 //!
-//! `cargo run --release -p tests --bin report` makes the page. Its words are in `report/page.md`, with a name in braces wherever
-//! something comes from the runs.
+//! `cargo run --release -p tests --bin report` makes the page. Its text is in `report/page.md`; a name in braces stands for what the runs
+//! fill in.
 
 pub mod counts;
 pub mod failover;
@@ -22,39 +22,39 @@ use counts::Counts;
 use faults::FAULTS;
 pub use picture::draw as picture;
 
-/// The page before anything was counted.
+/// The page without the numbers.
 pub const WORDS: &str = include_str!("report/page.md");
 
-/// A place with servers of some kind, and what was seen there.
+/// A place with servers of one kind, and the results there.
 #[derive(Debug)]
 pub struct Column {
     place: Place,
     servers: server::Kind,
     counts: Counts,
-    /// By kind, those that were in force.
+    /// How many faults of each kind there were.
     faults: BTreeMap<String, u64>,
     seeds: Vec<u64>,
-    /// How long its rounds took, in nanoseconds.
+    /// How long the rounds took, in nanoseconds.
     time: u64,
-    /// The checks that found something, and what.
+    /// The checks that found something, and what they found.
     found: Vec<String>,
 }
 
-/// Where rounds are played, in the order of the page.
+/// The places, in the order of the page.
 pub fn places() -> impl Iterator<Item = (server::Kind, Place)> {
     let of =
         |servers: &server::Kind| Place::value_variants().iter().map(|place| (*servers, *place)).collect::<Vec<_>>();
     server::Kind::value_variants().iter().flat_map(of)
 }
 
-/// The name of the folder with the rounds of one place.
+/// The name of the folder with the rounds of a place.
 #[must_use]
 pub fn folder_of(servers: server::Kind, place: Place) -> String {
     format!("{servers:?}-{place:?}").to_lowercase()
 }
 
 impl Column {
-    /// Judges all rounds that were kept in this folder; `None` when there are none.
+    /// Judges all rounds kept in this folder; `None` if there are none.
     #[must_use]
     pub fn read(folder: &Path) -> Option<Self> {
         let mut rounds: Vec<_> = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
@@ -68,7 +68,7 @@ impl Column {
         column
     }
 
-    /// Whether no check found anything there.
+    /// Whether no check found anything.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.found.is_empty()
@@ -99,17 +99,20 @@ impl Column {
     }
 
     fn title(&self) -> String {
-        let place = match self.place {
-            Place::Redis => "one server",
-            Place::Sentinel => "Sentinel",
-            Place::Cluster => "cluster",
-            Place::Quorum => "quorum",
-        };
-        format!("{:?}, {place}", self.servers)
+        format!("{:?}, {}", self.servers, title_of(self.place))
     }
 }
 
-/// The page. `versions` says which servers ran.
+fn title_of(place: Place) -> &'static str {
+    match place {
+        Place::Redis => "one server",
+        Place::Sentinel => "Sentinel",
+        Place::Cluster => "cluster",
+        Place::Quorum => "quorum",
+    }
+}
+
+/// The page. `versions` are those of the servers that ran.
 #[must_use]
 pub fn page(columns: &[Column], versions: &str) -> String {
     let total = |name: &str| columns.iter().map(|column| column.counts.of(name)).sum::<u64>();
@@ -140,9 +143,8 @@ pub fn page(columns: &[Column], versions: &str) -> String {
     values.iter().fold(WORDS.to_owned(), |page, (name, value)| page.replace(&format!("{{{name}}}"), value))
 }
 
-fn head(first: &str, columns: &[Column]) -> String {
-    let titles: Vec<_> = columns.iter().map(Column::title).collect();
-    format!("| {first} | {} |\n|---|{}\n", titles.join(" | "), "---:|".repeat(columns.len()))
+fn head(first: &str, titles: &[String]) -> String {
+    format!("| {first} | {} |\n|---|{}\n", titles.join(" | "), "---:|".repeat(titles.len()))
 }
 
 fn row(name: &str, counts: impl Iterator<Item = u64>) -> String {
@@ -152,21 +154,27 @@ fn row(name: &str, counts: impl Iterator<Item = u64>) -> String {
 
 fn table_of_counts(columns: &[Column]) -> String {
     let rows = counts::ROWS.iter().map(|name| row(name, columns.iter().map(|column| column.counts.of(name))));
-    head("", columns) + rows.collect::<String>().trim_end()
+    let titles: Vec<_> = columns.iter().map(Column::title).collect();
+    head("", &titles) + rows.collect::<String>().trim_end()
 }
 
-/// In the order of the list; those that no round had are named below.
+/// The faults by place, in the order of the list. A sentence below names those that no round had.
 fn table_of_faults(columns: &[Column]) -> String {
     let known = |name: &String| FAULTS.iter().any(|(known, _)| known == name);
     let unknown: Vec<_> = columns.iter().flat_map(|column| column.faults.keys()).filter(|name| !known(name)).collect();
     assert!(unknown.is_empty(), "report/faults.rs has no words for {unknown:?}");
     let came = |name: &str| columns.iter().any(|column| column.faults.contains_key(name));
     let (came, others): (Vec<_>, Vec<_>) = FAULTS.iter().copied().partition(|(name, _)| came(name));
-    let count = |column: &Column, name: &str| column.faults.get(name).copied().unwrap_or_default();
-    let row = |(name, words): (&str, &str)| row(words, columns.iter().map(|column| count(column, name)));
+    let places: Vec<_> =
+        Place::value_variants().iter().filter(|place| columns.iter().any(|column| column.place == **place)).collect();
+    let count = |place: &Place, name: &str| {
+        columns.iter().filter(|column| column.place == *place).filter_map(|column| column.faults.get(name)).sum()
+    };
+    let row = |(name, words): (&str, &str)| row(words, places.iter().map(|place| count(place, name)));
     let others: Vec<_> = others.into_iter().map(|(_, words)| words).collect();
     let rows: String = came.into_iter().map(row).collect();
-    format!("{}{rows}\nIn none of these rounds: {}.", head("fault", columns), others.join("; "))
+    let titles: Vec<_> = places.iter().map(|place| title_of(**place).to_owned()).collect();
+    format!("{}{rows}\nIn none of these rounds: {}.", head("fault", &titles), others.join("; "))
 }
 
 fn found(columns: &[Column]) -> String {
@@ -220,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Whoever changes the words makes the page again: the histories of its runs need not be there, so its numbers are left as they are.
+    /// Fails after a change to the text: then make the page again. It compares no numbers, because the histories may be gone.
     #[test]
     fn the_page_in_the_docs_has_these_words_and_no_gap() {
         let page = docs("report.md");

@@ -1,4 +1,4 @@
-//! Where one message of the Redis protocol ends, and what a request says.
+//! Parses the Redis protocol as far as the proxy needs it: where a message ends, and the words of a request.
 
 /// The length of the first complete message in `bytes`; `None` while it is incomplete.
 #[must_use]
@@ -12,7 +12,7 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
             .map(|number| usize::try_from(number).unwrap_or_default())
     };
     match bytes[0] {
-        // A bulk text; a length below zero is a null without a body.
+        // A bulk string; a negative length is a null without a body.
         b'$' | b'=' | b'!' => {
             if bytes[1] == b'-' {
                 return Some(line);
@@ -22,7 +22,7 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
         }
         b'*' | b'~' | b'>' => items(bytes, line, number()?),
         b'%' => items(bytes, line, 2 * number()?),
-        // An attribute goes before the message that it is about.
+        // An attribute precedes the message that it describes.
         b'|' => items(bytes, line, 2 * number()? + 1),
         _ => Some(line),
     }
@@ -35,7 +35,7 @@ fn items(bytes: &[u8], mut end: usize, count: usize) -> Option<usize> {
     Some(end)
 }
 
-/// The words of a request, the command's name in capitals.
+/// The words of a request, with the command name in capitals.
 #[must_use]
 pub fn words(request: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
@@ -53,13 +53,13 @@ pub fn words(request: &[u8]) -> Vec<String> {
     words
 }
 
-/// One text of a message.
+/// Encodes a bulk string.
 #[must_use]
 pub fn bulk(text: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
-/// A request of these words.
+/// Encodes a request.
 #[must_use]
 pub fn request(words: &[String]) -> Vec<u8> {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();

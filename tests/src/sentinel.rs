@@ -1,4 +1,4 @@
-//! [`Sentinels`]: a master with replicas and three sentinels that watch over it, all belonging to one test.
+//! [`Sentinels`]: one test's own master, its replicas, and three sentinels that watch it.
 
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
@@ -10,18 +10,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::patience::eventually_blocking;
 use crate::server::{Kind, Server, free_port};
 
-/// What the sentinels call the master.
+/// The sentinels' name for the master.
 pub const NAME: &str = "till";
-/// How many sentinels there are; two of them agree.
+/// How many sentinels there are; two of them have to agree.
 const SENTINELS: usize = 3;
-/// After how many milliseconds of silence a sentinel takes a server for dead, when servers are stopped or ended on purpose.
+/// After this many milliseconds of silence a sentinel considers a server dead, in tests that stop or kill servers.
 const SILENCE: &str = "500";
-/// The same as long as none is.
+/// The same time in tests that don't.
 const PATIENT: &str = "60000";
-/// How long a machine with other work may take for what is done in milliseconds.
+/// What takes milliseconds may take this long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Servers of which one is the master, and their sentinels.
+/// A master, its replicas, and their sentinels.
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Vec<Server>,
@@ -29,13 +29,13 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// A master and this number of replicas, settled.
+    /// A master and this many replicas, settled.
     #[must_use]
     pub fn start(replicas: usize) -> Self {
         Self::of(Kind::Redis, replicas)
     }
 
-    /// As [`start`](Self::start), of a certain kind.
+    /// [`start`](Self::start) for servers of this kind.
     #[must_use]
     pub fn of(kind: Kind, replicas: usize) -> Self {
         let options = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
@@ -48,17 +48,17 @@ impl Sentinels {
         let sentinels = (0..SENTINELS).map(|_| Sentinel::start(kind, port)).collect();
         let all = Self { servers, sentinels };
         all.settle();
-        // From now on a sentinel waits for four of these periods before it makes a server a replica that it knows as one, and that
-        // says that it is the master. The leader of a failover tells the others as soon as it has seen the promotion itself. On a
-        // busy machine that was later than four times 200 ms: a sentinel took the new master for one that had come back, and made
-        // it a replica of the old one. Then no server was the master that all sentinels named.
+        // A sentinel waits for four of these periods before it demotes a server that it knows as a replica but that reports itself as
+        // the master. The leader of a failover informs the others when it has seen the promotion itself. On a busy machine that took
+        // longer than four times 200 ms: a sentinel took the new master for a returned old one, and made it a replica of the old one.
+        // Then the server that all sentinels named was no master.
         for sentinel in &all.sentinels {
             sentinel.debug(&[["publish-period", "1000"]]);
         }
         all
     }
 
-    /// Waits until every sentinel that answers knows of all the others, and every replica follows the master.
+    /// Waits until every running sentinel knows all others, and every replica follows the master.
     pub fn settle(&self) {
         eventually_blocking("the sentinels and replicas settle", PATIENCE, || self.is_settled());
     }
@@ -76,7 +76,7 @@ impl Sentinels {
         agree && !alive.is_empty() && self.master().is_some_and(|master| self.follow(master))
     }
 
-    /// Whether all other servers are replicas of `master`, and up to date.
+    /// Whether all other servers are up-to-date replicas of `master`.
     fn follow(&self, master: usize) -> bool {
         let port = port(&self.servers[master].address());
         self.servers.iter().enumerate().all(|(index, server)| {
@@ -84,20 +84,19 @@ impl Sentinels {
             let is_replica = info.contains("role:slave")
                 && info.contains(&format!("master_port:{port}\r"))
                 && info.contains("master_link_status:up");
-            // A replica is sent what is written only once it has told for the first time how far it is.
-            let told = info.matches("state=online").count() == self.servers.len() - 1 && !info.contains("offset=0,");
-            if index == master { told } else { is_replica }
+            let has_all = info.matches("state=online").count() == self.servers.len() - 1;
+            if index == master { has_all && server.is_replicated() } else { is_replica }
         })
     }
 
-    /// For a manager: all sentinels, and the master's name.
+    /// The URL for managers: all sentinels, and the master's name.
     #[must_use]
     pub fn url(&self) -> String {
         let hosts: Vec<_> = self.sentinels.iter().map(Sentinel::address).collect();
         format!("redis-sentinel://{}/{NAME}", hosts.join(","))
     }
 
-    /// The index of the server that all sentinels name that answer; `None` while they do not agree.
+    /// The index of the server that all running sentinels name; `None` while they disagree.
     #[must_use]
     pub fn master(&self) -> Option<usize> {
         let mut named = self.sentinels.iter().filter_map(|sentinel| self.named_by(sentinel));
@@ -110,13 +109,13 @@ impl Sentinels {
         self.servers.iter().position(|server| server.address() == format!("{host}:{port}"))
     }
 
-    /// One of the servers; the first was the master at the start.
+    /// A server by its index; server 0 was the master at the start.
     #[must_use]
     pub fn server(&self, index: usize) -> &Server {
         &self.servers[index]
     }
 
-    /// One of the servers, to end it or to start it again: the sentinels replace a master that is silent from now on.
+    /// A server by its index, to kill or restart it. From now on the sentinels replace a silent master.
     pub fn server_mut(&mut self, index: usize) -> &mut Server {
         self.doubt_the_servers();
         &mut self.servers[index]
@@ -144,23 +143,23 @@ impl Sentinels {
         master.expect("they agree")
     }
 
-    /// One of the sentinels.
+    /// A sentinel by its index.
     #[must_use]
     pub fn sentinel(&self, index: usize) -> &Sentinel {
         &self.sentinels[index]
     }
 
-    /// One of the sentinels, to end it.
+    /// A sentinel by its index, to kill it.
     pub fn sentinel_mut(&mut self, index: usize) -> &mut Sentinel {
         &mut self.sentinels[index]
     }
 
-    /// From now on the sentinels replace a master that is silent for half a second. Before, they take no server for dead, however
-    /// long a busy machine lets the server wait: a failover that no test asked for changes which server is the master.
+    /// From now on the sentinels replace a master that is silent for half a second. Until then they consider no server dead, however long
+    /// a busy machine delays it: an unplanned failover would change the master under the test.
     pub fn doubt_the_servers(&self) {
         let silence = ["SET", NAME, "down-after-milliseconds", SILENCE];
         for sentinel in &self.sentinels {
-            // One that is ended or frozen can't be told.
+            // A sentinel that is killed or frozen can't take the setting.
             let _ = sentinel.try_ask::<()>(&silence);
         }
     }
@@ -171,15 +170,15 @@ impl Sentinels {
         self.fail_over_by(0)
     }
 
-    /// As [`fail_over`](Self::fail_over), by one of the sentinels.
+    /// [`fail_over`](Self::fail_over) by this sentinel.
     #[must_use]
     pub fn fail_over_by(&self, leader: usize) -> usize {
         let before = self.agreed();
         let port = port(&self.servers[before].address()).to_string();
         eventually_blocking("a sentinel carries out a failover", PATIENCE, || {
             let leader = &self.sentinels[leader];
-            // Refused while another failover is under way, and given up when the replica was not seen for a moment: then again.
-            // But not while this one is under way: what is asked for in the instant of its end is another failover, back again.
+            // Refused during another failover, and given up if the replica was not seen for a moment: then ask again. But don't ask while
+            // this failover is under way: a request at the instant of its end starts another failover, back to the old master.
             let is_idle = |view: HashMap<String, String>| {
                 view.get("flags").is_some_and(|flags| flags == "master") && view.get("port") == Some(&port)
             };
@@ -202,7 +201,7 @@ impl Sentinels {
         now
     }
 
-    /// From now on nothing that is written reaches the replicas.
+    /// From now on no write reaches the replicas.
     pub fn cut_replication(&self) {
         let master = self.agreed();
         for (_, replica) in self.servers.iter().enumerate().filter(|(index, _)| *index != master) {
@@ -215,7 +214,7 @@ impl Sentinels {
         });
     }
 
-    /// The replicas connect again.
+    /// Lets the replicas connect again.
     pub fn heal_replication(&self) {
         for server in &self.servers {
             let _ = server.try_ask::<()>("CONFIG SET masterauth ");
@@ -223,7 +222,7 @@ impl Sentinels {
     }
 }
 
-/// One sentinel; it ends with this value.
+/// One sentinel; dropping this value stops it.
 #[derive(Debug)]
 pub struct Sentinel {
     child: Child,
@@ -236,7 +235,7 @@ impl Sentinel {
         Self::with(kind, master, &[])
     }
 
-    /// One that watches over the server at the port `master`, with further settings.
+    /// A sentinel that watches the server at the port `master`, with more settings.
     #[must_use]
     pub fn with(kind: Kind, master: u16, options: &[(&str, String)]) -> Self {
         let options: Vec<_> = options.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
@@ -263,13 +262,12 @@ impl Sentinel {
         sentinel
     }
 
-    /// Waits until it answers, and makes it quick.
+    /// Waits until it answers, then shortens its periods.
     fn hasten(&self) {
-        // What else it does once in a second or ten, it does all the time: a test can't wait for it. A machine with other
-        // work to do is no reason to stand aside for half a minute ("tilt"). `ping-period` has two bounds. A sentinel pings a
-        // new master for the first time after one period, and counts that time as silence: a period as long as
-        // `down-after-milliseconds` lets the sentinels leave the new master as soon as they have chosen it. And while the
-        // master is down, what a replica told of itself counts for five periods, and is asked for each second.
+        // A sentinel does some things once in one or ten seconds; a test can't wait for that. Nor may a busy machine make it pause for
+        // half a minute ("tilt"). `ping-period` has two bounds. A sentinel first pings a new master after one period, and counts that
+        // time as silence: with a period as long as `down-after-milliseconds` the sentinels leave the new master as soon as they have
+        // chosen it. And while the master is down, a replica's `INFO` is valid for five periods, and requested each second.
         let hasten = [
             ["info-period", "200"],
             ["publish-period", "200"],
@@ -283,7 +281,7 @@ impl Sentinel {
     /// Sets its periods, in milliseconds.
     fn debug(&self, periods: &[[&str; 2]]) {
         let words = [&["DEBUG"][..], periods.as_flattened()].concat();
-        eventually_blocking("a sentinel takes its periods", PATIENCE, || self.try_ask::<()>(&words).is_ok());
+        eventually_blocking("a sentinel accepts its periods", PATIENCE, || self.try_ask::<()>(&words).is_ok());
     }
 
     /// Where it listens.
@@ -292,13 +290,13 @@ impl Sentinel {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Whether it takes the master for one that is well.
+    /// Whether it considers the master healthy.
     #[must_use]
     pub fn sees_master(&self) -> bool {
         self.view().is_ok_and(|view| view.get("flags").is_some_and(|flags| flags == "master"))
     }
 
-    /// What it knows of the master.
+    /// What it knows about the master.
     fn view(&self) -> RedisResult<HashMap<String, String>> {
         self.try_ask(&["MASTER", NAME])
     }
@@ -315,7 +313,7 @@ impl Sentinel {
         Ok(connection)
     }
 
-    /// How many connections managers listen on to it.
+    /// The number of managers' connections that listen to it.
     #[must_use]
     pub fn listeners(&self) -> usize {
         let mut connection = self.connection().expect("the sentinel answers");
@@ -328,13 +326,13 @@ impl Sentinel {
         self.try_ask::<()>(words).expect("the sentinel answers");
     }
 
-    /// From now on it answers nobody but these users with their rights; not even this test.
+    /// From now on it answers only these users, with their rights; it refuses even this test.
     pub fn admit_only(&self, users: &[(String, String)]) {
         let mut connection = self.connection().expect("the sentinel answers");
         let mut tell = |user: &str, rights: &str| {
             let mut command = redis::cmd("ACL");
             command.arg("SETUSER").arg(user).arg(rights.split(' ').collect::<Vec<_>>());
-            command.query::<()>(&mut connection).expect("the sentinel takes it");
+            command.query::<()>(&mut connection).expect("the sentinel accepts it");
         };
         for (user, rights) in users {
             tell(user, rights);
@@ -342,17 +340,17 @@ impl Sentinel {
         tell("default", "off");
     }
 
-    /// Stops it in its tracks: connections stay open, nothing is answered.
+    /// Suspends it: connections stay open, and it answers no command.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Goes on after [`freeze`](Self::freeze).
+    /// Continues a sentinel that [`freeze`](Self::freeze) suspended.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

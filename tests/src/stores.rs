@@ -1,4 +1,4 @@
-//! [`World`]: a place where locks live and the managers on it, so that one suite of behaviours runs over every store.
+//! [`World`]: a store and its managers, so that one suite of behaviours runs over every store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::quorum::Servers;
 use crate::sentinel::Sentinels;
 use crate::server::{Kind, Server};
 
-/// More than a server that is up takes to do what the others have done.
+/// Longer than a server takes to catch up with the others.
 const AGREED: Duration = Duration::from_secs(1);
 
-/// A store of its own for one test.
+/// The store of one test.
 #[derive(Debug)]
 pub struct World {
     store: Store,
@@ -22,7 +22,7 @@ pub struct World {
 
 #[derive(Debug)]
 enum Store {
-    /// The first manager; the others share its store.
+    /// The first manager; the others are made from it and share its store.
     Memory(LockManager),
     Redis(Server),
     /// A master and a replica under sentinels.
@@ -40,37 +40,37 @@ impl World {
         Self { store: Store::Memory(LockManager::in_memory()) }
     }
 
-    /// Locks in a Redis that is started for this test.
+    /// Locks in a Redis server.
     #[must_use]
     pub fn redis() -> Self {
         Self::server(Kind::Redis)
     }
 
-    /// Locks on a server of some kind.
+    /// Locks on a server of this kind.
     #[must_use]
     pub fn server(kind: Kind) -> Self {
         Self { store: Store::Redis(Server::of(kind, &[])) }
     }
 
-    /// Locks on a master that sentinels of its kind name.
+    /// Locks on a master under sentinels.
     #[must_use]
     pub fn sentinels(kind: Kind) -> Self {
         Self { store: Store::Sentinel(Box::new(Sentinels::of(kind, 1))) }
     }
 
-    /// Locks on the masters of a cluster that is started for this test.
+    /// Locks in a cluster.
     #[must_use]
     pub fn cluster(kind: Kind) -> Self {
         Self { store: Store::Cluster(Box::new(Cluster::of(kind))) }
     }
 
-    /// Locks on a majority of three servers, all started for this test.
+    /// Locks on a majority of three servers.
     #[must_use]
     pub fn quorum_of_three(kind: Kind) -> Self {
         Self { store: Store::Quorum(Servers::of(kind, 3)) }
     }
 
-    /// The same of five.
+    /// Locks on a majority of five servers.
     #[must_use]
     pub fn quorum_of_five(kind: Kind) -> Self {
         Self { store: Store::Quorum(Servers::of(kind, 5)) }
@@ -86,7 +86,7 @@ impl World {
         self.try_manager_with(builder).await.expect("the test's servers are up")
     }
 
-    /// The same for settings that may be refused. In memory the first request refuses them.
+    /// [`manager_with`](Self::manager_with) for settings that may be refused. In memory only the first request refuses them.
     ///
     /// # Errors
     ///
@@ -102,19 +102,19 @@ impl World {
         builder.url(&url).connect().await
     }
 
-    /// How long who waits may pause before it asks again.
+    /// The longest pause of a waiter between two tries.
     #[must_use]
     pub fn pause(&self) -> Duration {
         if self.is_quorum() { Duration::from_millis(250) } else { Duration::ZERO }
     }
 
-    /// Whether a lock needs a majority of independent servers, which have no queue.
+    /// Whether the store is a quorum of independent servers, which have no queue.
     #[must_use]
     pub fn is_quorum(&self) -> bool {
         matches!(self.store, Store::Quorum(_))
     }
 
-    /// The server that a key is on, or one that knows of it; `None` when there is none.
+    /// A server that has this key; `None` without servers.
     #[must_use]
     pub fn server_of(&self, key: &str) -> Option<&Server> {
         match &self.store {
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// All servers that a manager may connect to for locks.
+    /// All servers on which a manager may store locks.
     #[must_use]
     pub fn servers(&self) -> Vec<&Server> {
         match &self.store {
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// On a quorum, waits until all servers have what most of them have: no verb waits for the slowest.
+    /// On a quorum, waits until all servers have what the majority has, because no command waits for the slowest server.
     pub async fn agrees(&self) {
         let Store::Quorum(servers) = &self.store else { return };
         let locks = |server: &Server| server.keys().into_keys().filter(|key| !key.starts_with('{')).collect::<Vec<_>>();
@@ -146,7 +146,7 @@ impl World {
         eventually("all servers agree", AGREED, agree).await;
     }
 
-    /// Every key with the milliseconds it has left, when there are servers.
+    /// Every key with its remaining milliseconds; `None` without servers.
     #[must_use]
     pub fn keys(&self) -> Option<BTreeMap<String, i64>> {
         match &self.store {
@@ -156,7 +156,7 @@ impl World {
     }
 }
 
-/// Makes each named `async fn(World)` a test over every store: with the clock paused where there is no server.
+/// Makes each named `async fn(World)` a test on every store. Without a server the clock is paused.
 #[macro_export]
 macro_rules! over_every_store {
     ($($behaviour:ident),+ $(,)?) => {
@@ -177,7 +177,7 @@ macro_rules! over_every_store {
     };
 }
 
-/// Those over one kind of servers.
+/// The tests on one kind of server.
 #[macro_export]
 macro_rules! over_servers {
     ($name:ident = $world:ident($kind:ident): $($behaviour:ident),+) => {

@@ -1,4 +1,4 @@
-//! [`Authority`]: signs the certificates of a test's own servers.
+//! [`Authority`]: signs the certificates of a test's servers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::server::Server;
 
-/// An authority that nobody knows, and a certificate for one host; gone with the test.
+/// A certificate authority that no system trusts, and a certificate for one host. Dropping it deletes the files.
 #[derive(Debug)]
 pub struct Authority {
     pem: String,
@@ -19,19 +19,19 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// For servers that are called by their address.
+    /// For servers that clients reach by IP address.
     #[must_use]
     pub fn new() -> Self {
         Self::for_host("127.0.0.1")
     }
 
-    /// For servers that are called `host`.
+    /// For servers that clients reach as `host`.
     #[must_use]
     pub fn for_host(host: &str) -> Self {
         Self::signing(host, |_| {})
     }
 
-    /// As [`new`](Self::new), of a server whose certificate is over.
+    /// [`new`](Self::new) with an expired server certificate.
     #[must_use]
     pub fn of_the_past() -> Self {
         Self::signing("127.0.0.1", |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1))
@@ -39,7 +39,7 @@ impl Authority {
 
     fn signing(host: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names to be wrong");
-        // OpenSSL takes a certificate for its own issuer when both have one name.
+        // Two names, because OpenSSL takes a certificate for its own issuer if both have the same name.
         params.distinguished_name.push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -56,13 +56,13 @@ impl Authority {
         authority
     }
 
-    /// Its own certificate.
+    /// The authority's own certificate.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// How to speak TLS to servers that it has signed for, and to no others.
+    /// TLS settings that trust only certificates of this authority.
     #[must_use]
     pub fn trusted(&self) -> ClientConfig {
         let mut roots = RootCertStore::empty();
@@ -72,13 +72,19 @@ impl Authority {
         config.with_root_certificates(roots).with_no_client_auth()
     }
 
-    /// The file with its own certificate.
+    /// The file with the authority's own certificate.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.file("authority")
     }
 
-    /// What makes a server speak TLS on `port`, beside what it speaks on its own.
+    /// The files of the signed certificate and of its key, for servers and clients.
+    #[must_use]
+    pub fn signed(&self) -> [PathBuf; 2] {
+        ["server", "key"].map(|name| self.file(name))
+    }
+
+    /// Options that make a server also speak TLS on `port`.
     #[must_use]
     pub fn options(&self, port: u16) -> Vec<(&'static str, String)> {
         let file = |name| self.file(name).to_str().expect("a path in UTF-8").to_owned();
@@ -91,7 +97,7 @@ impl Authority {
         ]
     }
 
-    /// Has a server that speaks TLS show the certificate of this authority from now on.
+    /// Makes a running TLS server present this authority's certificate from now on.
     pub fn take_over(&self, server: &Server) {
         let options = self.options(0).into_iter().filter(|(name, _)| name.ends_with("-file"));
         let words: Vec<_> = options.map(|(name, value)| format!("{name} {value}")).collect();
@@ -109,7 +115,7 @@ impl Default for Authority {
     }
 }
 
-/// Options as arguments.
+/// Turns options into command line arguments.
 #[must_use]
 pub fn arguments(options: &[(&'static str, String)]) -> Vec<String> {
     options.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()

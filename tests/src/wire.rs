@@ -1,4 +1,4 @@
-//! [`Wire`]: a connection for locks that are made in a few lines.
+//! [`Wire`]: a connection for locks that take only a few lines to implement.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio::time::timeout;
 
 use history::Failure;
 
-/// How long one command may take.
+/// The time limit of one command.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// A connection that is made anew after any error.
+/// A connection that reconnects after any error.
 #[derive(Debug)]
 pub struct Wire {
     client: redis::Client,
@@ -20,18 +20,18 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// To the server at `url`; nothing is sent yet.
+    /// For the server at `url`; connects with the first command.
     #[must_use]
     pub fn new(url: &str) -> Self {
         let client = redis::Client::open(url).expect("a readable URL");
         Self { client, connection: Mutex::default() }
     }
 
-    /// Runs a command, which may be executed all the same when this fails.
+    /// Runs a command, which may have been executed anyway if this fails.
     ///
     /// # Errors
     ///
-    /// `Unreachable`, also for an error that the server answered.
+    /// `Unreachable`, also if the server replied with an error.
     pub async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failure> {
         let asked = timeout(PATIENCE, async {
             let mut connection = self.connection().await?;

@@ -1,7 +1,7 @@
-//! What a user's generic methods may hold while they wait. `tests/tests/checks/users_build.rs` compiles it.
+//! Generic methods of a user that hold the lock's types across an await. `tests/tests/checks/users_build.rs` compiles this file.
 //!
-//! For each generic fn the compiler proves anew that its boxed future is `Send`. The limit below holds for the depth of that proof. So a
-//! handle whose proof goes through the inside of the lock does not compile here: such a proof took the compiler 0.4 s a method.
+//! For each generic fn the compiler proves again that its boxed future is `Send`. The limit below bounds the depth of that proof. So a
+//! handle whose proof goes through the lock's internals does not compile here: such a proof took 0.4 s per method.
 
 #![recursion_limit = "48"]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use user::lock_runtime::{LockError, LockGuard, LockManager, LockRequest, cache_lock};
 
-/// Its methods are what `#[async_trait]` makes of async ones.
+/// Its methods look like the expansion of `#[async_trait]`.
 pub struct Shop {
     locks: LockManager,
 }
@@ -85,7 +85,7 @@ impl Shop {
     }
 }
 
-/// Whatever a method waits for.
+/// Something to await.
 async fn work<T: Sync>(_: &T) {
     std::future::ready(()).await;
 }

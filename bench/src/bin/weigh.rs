@@ -1,4 +1,4 @@
-//! The child processes of the benchmark that count allocations, which costs time and is therefore kept from the others.
+//! The benchmark's child processes that count allocations. Counting costs time, so it is kept from the other processes.
 
 use std::alloc::System;
 

@@ -11,12 +11,12 @@ use crate::contestant::Who;
 use crate::numbers;
 use crate::stats::Sample;
 
-/// Height of one bar, and from one to the next.
+/// The height of one bar, and the distance from one to the next.
 const BAR: i32 = 20;
 const STEP: i32 = 29;
-/// Where bars begin: names of contestants are to their left.
+/// Where the bars begin: the contestants' names are to their left.
 const LEFT: i32 = 254;
-/// For the number of the longest bar, and for a note behind it.
+/// For the number of the longest bar, and for a note after it.
 const RIGHT: i32 = 84;
 const RIGHT_OF_NOTES: i32 = 230;
 /// About the width of a letter.
@@ -29,11 +29,11 @@ const FOOT: i32 = 34;
 pub(super) struct Bar {
     pub(super) who: Who,
     pub(super) sample: Sample,
-    /// It is what the ratios refer to.
+    /// Whether the ratios refer to it.
     pub(super) is_baseline: bool,
-    /// What has to be known about the number.
+    /// What a reader has to know about the number.
     pub(super) note: Option<String>,
-    /// It did not do what was asked this often, so there is nothing to compare.
+    /// How often it failed to do the work, so there is nothing to compare.
     pub(super) failed: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ impl Axis {
         let low = samples().map(Sample::min).fold(1.0, f64::min);
         let high = samples().map(Sample::max).fold(2.0, f64::max);
         let right = if bars.iter().any(|bar| bar.note.is_some()) { RIGHT_OF_NOTES } else { RIGHT };
-        // Even the smallest bar is to be seen.
+        // Even the smallest bar must be visible.
         Self { low: low / (high / low).powf(0.15).max(1.25), high, right }
     }
 
@@ -60,7 +60,7 @@ impl Axis {
         LEFT + (space * (value / self.low).ln() / (self.high / self.low).ln()).round() as i32
     }
 
-    /// Round numbers, the fewer the more decades there are.
+    /// Round numbers: the more decades, the fewer numbers.
     fn ticks(&self) -> Vec<f64> {
         let digits: &[f64] = match self.high / self.low {
             span if span > 100.0 => &[1.0],
@@ -125,7 +125,7 @@ fn draw_bar(area: &Area<'_>, top: i32, bar: &Bar, axis: &Axis) -> Result<(), Box
     write(area, &number, &text.pos(right_of), (to + 7, middle))
 }
 
-/// Words that lines of the axis don't run through.
+/// Writes words that the axis's lines don't cross.
 fn write(
     area: &Area<'_>,
     words: &str,

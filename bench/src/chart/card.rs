@@ -1,4 +1,4 @@
-//! The card that every chart is drawn on. It is light and has an edge, so that it can be read on pages of any colour.
+//! The card on which every chart is drawn. It is light and has an edge, so it can be read on pages of any colour.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use plotters::prelude::*;
 
 /// As wide as the text of a README, so that letters keep their size there.
 pub(super) const WIDTH: i32 = 720;
-/// Where what is drawn begins, below title and subtitle.
+/// Where the drawing begins, below title and subtitle.
 pub(super) const HEAD: i32 = 74;
 pub(super) const TEXT: RGBColor = RGBColor(0x1f, 0x23, 0x28);
-/// For what is only there to be looked up.
+/// For details that a reader only looks up.
 pub(super) const FAINT: RGBColor = RGBColor(0x59, 0x63, 0x6e);
 pub(super) const GRID: RGBColor = RGBColor(0xd8, 0xde, 0xe4);
 pub(super) const PAPER: RGBColor = RGBColor(0xfc, 0xfd, 0xfe);

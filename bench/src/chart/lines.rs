@@ -1,4 +1,4 @@
-//! How something grows with the number of something else.
+//! How one quantity grows with the number of something else.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::numbers;
 
 const HEIGHT: i32 = 400;
 
-/// The growth of the waiting crowd and of the time to serve it, one line per contestant, beside what would be linear.
+/// How the time to serve a waiting crowd grows with the crowd, one line per contestant, next to linear growth.
 pub(super) fn draw(
     file: &Path,
     heading: &Heading<'_>,
@@ -52,7 +52,7 @@ pub(super) fn draw(
         chart.draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(3)))?;
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 4, color.filled())))?;
     }
-    // The key, in the corner that growth leaves free.
+    // The key, in the corner that the lines leave free.
     for (place, (who, _)) in lines.iter().rev().enumerate() {
         let middle = HEAD + 22 + 22 * i32::try_from(place)?;
         let color = color_of(*who, *who == Who::Mutex);

@@ -1,4 +1,4 @@
-//! No lock at all: what the bodies cost by themselves, one after another.
+//! No lock at all: the cost of the bodies alone, one after another.
 
 use super::Contestant;
 

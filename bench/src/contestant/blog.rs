@@ -1,4 +1,4 @@
-//! The flash-sale article: a key that says LOCKED, polled for every 3 ms and a few random nanoseconds, deleted in the end.
+//! The flash-sale article: a key with the value LOCKED, polled every 3 ms and a few random nanoseconds, deleted at the end.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::{Contestant, LEASE_MS, PATIENCE};
 
-/// As published, but for `SET NX PX` where it has `SETNX` and then `EXPIRE`: a crash between the two would stop the run.
+/// As published, except for `SET NX PX` instead of `SETNX` and then `EXPIRE`: a crash between the two would stop the run.
 #[derive(Clone)]
 pub(crate) struct Blog(MultiplexedConnection);
 

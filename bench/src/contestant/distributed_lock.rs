@@ -9,7 +9,7 @@ use distributed_lock_redis::RedisLockProvider;
 
 use super::{Contestant, PATIENCE};
 
-/// As its documentation shows it, or `TUNED`: the caller tries again every 5 ms when it is refused.
+/// As in its documentation, or `TUNED`: the caller tries again every 5 ms after a refusal.
 #[derive(Clone)]
 pub(crate) struct DistributedLock<const TUNED: bool>(Arc<RedisLockProvider>);
 
@@ -26,7 +26,7 @@ impl<const TUNED: bool> Contestant for DistributedLock<TUNED> {
     ) -> Result<T, String> {
         let lock = self.0.create_lock(key);
         let handle = loop {
-            // A timeout starts a timer task per call that lives on after the call: the tuned one tries without.
+            // A timeout starts a timer task for each call, which outlives the call. The tuned contestant tries without.
             let outcome = if TUNED { lock.acquire(None).await } else { lock.acquire(Some(PATIENCE)).await };
             match outcome {
                 Err(LockError::Timeout(_)) if TUNED => tokio::time::sleep(Duration::from_millis(5)).await,

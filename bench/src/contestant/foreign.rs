@@ -1,4 +1,4 @@
-//! Locks of other languages: each runs in a process of its language, which talks like a child of the benchmark.
+//! Locks of other languages: each runs in a process of its language, which speaks the protocol of the benchmark's children.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,17 +7,17 @@ use super::Who;
 use crate::child::Run;
 use crate::workload::Workload;
 
-/// What runs a lock of another language.
+/// What runs another language's lock.
 struct Language {
     interpreter: &'static str,
-    /// The variable of the environment that names another one.
+    /// The environment variable that names another interpreter.
     setting: &'static str,
     program: &'static str,
-    /// The option behind which it takes a program.
+    /// The option in front of a program text.
     option: &'static str,
-    /// A program that ends well where the lock's library is there.
+    /// A program that succeeds if the lock's library is installed.
     probe: &'static str,
-    /// What the program is told to use.
+    /// The lock that the program is told to use.
     lock: &'static str,
 }
 
@@ -39,7 +39,7 @@ const NODE: Language = Language {
     lock: "redlock",
 };
 
-/// Where npm has put what node-redlock needs: `npm install --prefix .venv redlock@5.0.0-beta.2 ioredis@5`.
+/// Where npm has put the packages for node-redlock: `npm install --prefix .venv redlock@5.0.0-beta.2 ioredis@5`.
 const NODE_MODULES: &str = ".venv/node_modules";
 
 impl Language {

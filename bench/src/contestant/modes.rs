@@ -1,4 +1,4 @@
-//! This project's other ways to lock: as a reader, with a permit, two keys at once.
+//! This project's other modes: as a reader, with a permit, two keys at once.
 
 use lock_runtime::LockManager;
 
@@ -55,7 +55,7 @@ impl Contestant for Permits {
     }
 }
 
-/// The key, and another one.
+/// The key, and a second one.
 #[derive(Clone, Debug)]
 pub(crate) struct TwoKeys(Ours);
 

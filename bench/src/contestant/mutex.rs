@@ -1,4 +1,4 @@
-//! `tokio::sync::Mutex`, one per key: what a lock inside a process costs.
+//! `tokio::sync::Mutex`, one per key: the cost of a lock inside a process.
 
 use std::sync::Arc;
 

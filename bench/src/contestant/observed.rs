@@ -1,4 +1,4 @@
-//! This project with somebody who listens. Each contestant has a process of its own, and so a listener of its own.
+//! This project with a subscriber. Each contestant has its own process, and so its own subscriber.
 
 use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
@@ -10,7 +10,7 @@ use super::{Contestant, Ours};
 /// Every event and span of this level goes to a layer that keeps nothing.
 fn listen(level: Level) {
     let listener = Registry::default().with(Nothing.with_filter(LevelFilter::from_level(level)));
-    // A process that connects twice listens already.
+    // A process that connects twice has a subscriber already.
     let _ = tracing::subscriber::set_global_default(listener);
 }
 
@@ -64,6 +64,6 @@ fn meter() {
     let _ = metrics::set_global_recorder(recorder);
 }
 
-/// No case has this contestant then.
+/// Then no case has this contestant.
 #[cfg(not(feature = "metrics"))]
 fn meter() {}

@@ -25,7 +25,7 @@ impl Contestant for Ours {
     }
 }
 
-/// The same, with locks that are kept for the next hold for as long as that is allowed.
+/// This project with locks that linger for the next hold as long as allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Lingering(Ours);
 
@@ -44,7 +44,7 @@ impl Contestant for Lingering {
     }
 }
 
-/// The same over the embedded store.
+/// This project over the embedded store.
 #[derive(Clone, Debug)]
 pub(crate) struct InMemory(Ours);
 

@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, Script};
 
 use super::{Contestant, LEASE_MS, PATIENCE};
 
-/// What a refused one waits before it tries again.
+/// How long a refused contestant waits before it tries again.
 const POLL: Duration = Duration::from_millis(2);
 
 /// `SET NX PX`, and compare-and-delete by `EVALSHA`, on one multiplexed connection; polling under contention.
@@ -21,7 +21,7 @@ pub(crate) struct Raw {
     sequence: Arc<AtomicU64>,
 }
 
-/// A client set up as the one of lock-runtime.
+/// A client set up like lock-runtime's.
 pub(super) fn resp3(url: &str) -> Result<redis::Client, String> {
     let client = redis::Client::open(url).map_err(|error| error.to_string())?;
     let info = client.get_connection_info().clone();
@@ -31,14 +31,14 @@ pub(super) fn resp3(url: &str) -> Result<redis::Client, String> {
     redis::Client::open(info).map_err(|error| error.to_string())
 }
 
-/// A connection set up as the one of lock-runtime: RESP3, no timeout of the client's, room for every command.
+/// A connection set up like lock-runtime's: RESP3, no timeout of the client, room for every command.
 pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, String> {
     let client = resp3(url)?;
     let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(4096);
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| error.to_string())
 }
 
-/// The same in a runtime in which a timer stands, as one does in every service.
+/// The raw commands in a runtime with a pending timer, as every service has one.
 #[derive(Clone)]
 pub(crate) struct RawBesideTimer(Raw);
 

@@ -9,8 +9,8 @@ use tokio::sync::Mutex;
 
 use super::{Contestant, LEASE_MS, PATIENCE};
 
-/// As its documentation shows it (one connection behind a mutex, a lease of 10 ms), or `TUNED`: a retry every 5 ms, a
-/// lease that outlasts the body, and a handle of the connection for each call.
+/// As in its documentation (one connection behind a mutex, a lease of 10 ms), or `TUNED`: a retry every 5 ms, a lease that outlasts the
+/// body, and a separate handle of the connection for each call.
 #[derive(Clone)]
 pub(crate) struct RedisLock<const TUNED: bool> {
     shared: Arc<Mutex<MultiplexedConnection>>,

@@ -1,9 +1,9 @@
-//! The algorithms of two locks of other languages, over the raw client: what their scripts and messages cost, without their
+//! The algorithms of two locks of other languages, over the raw client: the cost of their scripts and messages, without their
 //! languages. They are replays: the libraries themselves do more.
 //!
 //! - Redisson (Java): a hash per lock, scripts, and a message on the lock's channel that wakes one waiter of each process. Its
 //!   read-write lock has a key with a time to live for each hold of a reader. A waiter tries again when it is woken.
-//! - rueidislock (Go): `SET NX PX`, and the server's own notice of a changed key (client-side caching) in place of a message.
+//! - rueidislock (Go): `SET NX PX`, and the server's own notice of a changed key (client-side caching) instead of a message.
 //!   In each process one task at a time asks the server.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use super::{Contestant, LEASE_MS};
 /// The waiters of one key in this process. A permit wakes one of them.
 type Waiters = Arc<Semaphore>;
 
-/// A connection, and who waits for what the server says on it.
+/// A connection, and the tasks that wait for messages on it.
 #[derive(Clone)]
 struct Client {
     connection: MultiplexedConnection,
@@ -66,7 +66,7 @@ impl Client {
     }
 }
 
-/// Wakes one waiter, or all of them when a writer has made way for readers.
+/// Wakes one waiter, or all of them when a writer has made room for readers.
 fn on_push(waiters: &Mutex<HashMap<String, Waiters>>, info: &PushInfo) {
     let (key, all) = match (&info.kind, info.data.as_slice()) {
         (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) => (channel, text == b"1"),
@@ -128,7 +128,7 @@ async fn with<T>(client: &Client, way: &Way, key: &str, body: impl Future<Output
             client.connection.clone().subscribe(&channel).await.map_err(|error| error.to_string())?;
         }
         loop {
-            // What was passed on before the subscription would not be heard of.
+            // A lock that was passed on before the subscription would not be noticed.
             match way.lock.run(client, key, &token).await? {
                 None => break,
                 Some(now) => left = now.min(left),
@@ -226,11 +226,11 @@ impl Contestant for Rueidislock {
         let mut claim = redis::cmd("SET");
         claim.arg(key).arg(&token).arg("NX").arg("PX").arg(LEASE_MS);
         while self.client.query::<Option<()>>(&claim).await?.is_none() {
-            // Notices of before say nothing of this owner.
+            // Earlier notices say nothing about this owner.
             while let Ok(old) = waiters.try_acquire() {
                 old.forget();
             }
-            // To read the key is to be told when it changes.
+            // Reading the key makes the server report its next change.
             if self.client.query::<Option<String>>(redis::cmd("GET").arg(key)).await?.is_some()
                 && let Ok(Ok(woken)) = timeout(Duration::from_millis(LEASE_MS), waiters.acquire()).await
             {

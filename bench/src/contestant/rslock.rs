@@ -6,7 +6,7 @@ use rslock::LockManager;
 
 use super::{Contestant, LEASE_MS};
 
-/// As its documentation shows it, or `TUNED` to poll every 5 ms at most.
+/// As in its documentation, or `TUNED` to poll every 5 ms at most.
 #[derive(Clone, Debug)]
 pub(crate) struct Rslock<const TUNED: bool>(LockManager);
 

@@ -1,4 +1,4 @@
-//! Locks of `tokio::sync` that several tasks share, one per key: what such a lock inside a process costs.
+//! Locks of `tokio::sync` that several tasks share, one per key: the cost of such a lock inside a process.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A burst: tasks that lock keys of their own at one moment, and the same work by 2,000 tasks at a time.
+//! A burst: many tasks each lock their own key at one moment. Then 2,000 tasks at a time do the same work.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub(crate) async fn run(run: &Run, tasks: u32) -> Result<Outcome, String> {
     let mut outcome = lock_all(&locks, tasks, groups).await;
     outcome.set("locks/s", f64::from(tasks) / began.elapsed().as_secs_f64());
     outcome.set("resident bytes per task", (Usage::of(std::process::id()).memory - before) / f64::from(tasks));
-    // A connection that is given up makes all that is on its way go out again.
+    // When a connection is given up, everything on its way is sent again.
     let reconnects = u32::try_from(locks.stats().reconnects).unwrap_or(u32::MAX);
     outcome.set("reconnects", f64::from(reconnects));
     Ok(outcome)

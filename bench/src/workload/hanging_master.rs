@@ -1,5 +1,5 @@
-//! A master hangs: what does that cost the locks of the others? The process has used the hanging one before, has leases
-//! there, and tasks that go on trying to lock keys there.
+//! A master hangs: what does that cost the locks of the others? The process has used the hanging master before, has leases
+//! there, and has tasks that keep trying to lock keys there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,19 +15,19 @@ use crate::servers::is_on_last;
 use crate::stats::{Sample, float};
 
 const MASTERS: usize = 3;
-/// Tasks that are measured, each with a key of its own on the masters that are up.
+/// Measured tasks, each with its own key on the masters that are up.
 const MEASURED: usize = 4;
-/// A round is short, and sees the other master hang for the first time or for longer: commands go unanswered, after
-/// half a second it is doubtful, after a second its connections are given up and made anew.
+/// A round is short, and sees the other master hang for the first time or for longer: commands stay unanswered, after
+/// half a second it is in doubt, after a second its connections are given up and made again.
 const SPAN: Duration = Duration::from_millis(300);
 const AGES_MS: [u64; 5] = [0, 400, 800, 1200, 1600];
 const WARM_UP: Duration = Duration::from_millis(150);
-/// Leases on the third master of each kind: of the default length, and so short that one is renewed all the time.
+/// Leases of each kind on the third master: of the default length, and so short that one of them is always being renewed.
 const LEASES: usize = 8;
 const SHORT: Duration = Duration::from_millis(450);
-/// Tasks that want locks of the third master, two for each key.
+/// Tasks that want locks on the third master, two for each key.
 const WANTING: usize = 16;
-/// What such a task waits for a lock; every other one only tries.
+/// How long such a task waits for a lock; every other one only tries.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -45,7 +45,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
             wanting.spawn(want(locks.clone(), *order, task.is_multiple_of(2), Arc::clone(&granted)));
         }
     }
-    // With nothing hanging as well: a process that has just worked is not one that has slept.
+    // Even if nothing hangs: a process that has just worked differs from one that has slept.
     let age = AGES_MS.into_iter().cycle().nth(run.round as usize).unwrap_or_default();
     tokio::time::sleep(Duration::from_millis(age)).await;
     let mut outcome = measure(&locks, SPAN).await;

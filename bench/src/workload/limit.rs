@@ -1,4 +1,4 @@
-//! What the server alone can do: claims and releases by a bare generator, which writes prepared bytes and counts replies. Nobody
+//! The limit of the server alone: claims and releases by a bare generator, which writes prepared bytes and counts replies. Nobody
 //! waits for a single reply, and there is no client library.
 
 use std::io::{Read, Write};
@@ -8,12 +8,12 @@ use std::time::Instant;
 use crate::child::{Run, ready};
 use crate::outcome::Outcome;
 
-/// As many keys as W2 has, and as many releases as go into one script.
+/// As many keys as in W2, and as many releases as fit into one script.
 const KEYS: usize = 64;
-/// How many rounds are under way at once: the server never waits for the generator.
+/// How many rounds are on their way at once: the server never waits for the generator.
 const AHEAD: usize = 16;
 
-/// Deletes each key that is owned, as the release of many locks does.
+/// Deletes each owned key, as the release of many locks does.
 const FREE: &str = "local freed = {} for i = 1, #KEYS do if redis.call('GET', KEYS[i]) == ARGV[i] then \
                     freed[#freed + 1] = KEYS[i] end end return redis.call('DEL', unpack(freed))";
 
@@ -50,7 +50,7 @@ pub(crate) fn run(run: &Run) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// A command as it is on the wire.
+/// A command in its wire format.
 fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

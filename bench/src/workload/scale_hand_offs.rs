@@ -1,4 +1,4 @@
-//! Scale: two processes pass many keys to and fro, a task in each for every key.
+//! Scale: two processes pass many keys back and forth, with one task in each process for every key.
 
 use std::time::{Duration, Instant};
 

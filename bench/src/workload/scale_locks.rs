@@ -1,4 +1,4 @@
-//! Scale: locks that nobody else wants, each of a key of its own, spread over the masters as users' keys are.
+//! Scale: locks that nobody else wants, each with its own key, spread over the masters as users' keys are.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// The tasks share the orders out among themselves.
+/// The tasks divide the orders among themselves.
 async fn take(locks: &LockManager, orders: Range<u32>) -> Outcome {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {

@@ -1,4 +1,4 @@
-//! W1: what a lock costs that nobody else wants. One task takes and releases one key, again and again.
+//! W1: the cost of a lock that nobody else wants. One task takes and releases one key, again and again.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ const WARM_UP: u32 = 300;
 
 pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let lock = C::connect(&run.url).await?;
-    // A task, as in a service: what the runtime's caller awaits itself would run on a thread besides its workers.
+    // A task, as in a service: a future that the runtime's caller awaits would run on a thread outside the workers.
     tokio::spawn(pairs(lock, run.clone())).await.map_err(|error| error.to_string())?
 }
 

@@ -1,5 +1,5 @@
 //! W10: sticky keys. One process locks a thousand keys again and again, some of them much more often than others (Zipf's law). Its
-//! tasks pause between their holds, so that hardly anybody waits.
+//! tasks pause between their holds, so hardly any task waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ async fn locking<C: Contestant>(lock: &C, shares: &[f64], locks: u32, mut random
     (outcome, micros)
 }
 
-/// The part of all locks that go to each key or to one before it: the n-th key has a share of 1 / n.
+/// The cumulative share of locks up to each key: the n-th key has a share of 1 / n.
 fn shares() -> Vec<f64> {
     let all: f64 = (1..=KEYS).map(|rank| 1.0 / float(rank)).sum();
     let mut sum = 0.0;

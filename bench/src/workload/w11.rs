@@ -1,7 +1,7 @@
-//! W11: strict turns. Two processes lock one key one after the other: the worst that can happen to a lock that is kept for the
-//! next hold of the same process.
+//! W11: strict turns. Two processes lock one key alternately: the worst case for a lock that lingers for the next hold of the same
+//! process.
 //!
-//! To the lock a manager is a process. Here both are in one process, so that nothing but the lock takes time.
+//! Each manager counts as a process. Here both are in one process, so that only the lock takes time.
 
 use std::time::Instant;
 

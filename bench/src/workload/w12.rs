@@ -1,6 +1,6 @@
-//! W12: many processes want one key. What does a hand-off cost the server, and what do those who only wait?
+//! W12: many processes want one key. What does a hand-off cost the server, and what do the waiters cost it?
 //!
-//! To the lock a manager is a process: it has a token, a channel and connections of its own. Here all are in one process.
+//! Each manager counts as a process: it has its own token, channel and connections. Here all are in one process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use crate::contestant::{Contestant, connect_raw};
 use crate::outcome::Outcome;
 use crate::stats::float;
 
-/// How many processes there are; what a hand-off among the fewest costs is the measure of the others.
+/// The numbers of processes. The cost of a hand-off among the fewest is the unit for the others.
 pub(crate) const CROWDS: [u32; 4] = [2, 10, 100, 1_000];
 /// How many connect at once.
 const CONNECTING: usize = 50;
 
-/// The server's CPU per hand-off among this number of managers, in times that among two.
+/// The server's CPU time per hand-off among this many managers, as a multiple of that among two.
 pub(crate) fn growth_of(processes: u32) -> String {
     format!("server CPU per hand-off, {processes} processes / 2")
 }
 
-/// What the server needs while this number of managers wait for a lock that is held.
+/// What the server uses while this many managers wait for a held lock.
 pub(crate) fn idle_of(processes: u32) -> String {
     format!("{processes} wait, % of a core of the server")
 }
@@ -75,7 +75,7 @@ async fn pass<C: Contestant>(
     server: &mut MultiplexedConnection,
     outcome: &mut Outcome,
 ) -> Result<f64, String> {
-    // First each has its turn twice: a connection sends the text of each script once.
+    // First each has two turns: a connection sends the text of each script once.
     let warm_up = 2 * crowd.len();
     let all = warm_up + crowd.len().max(2_000);
     let hand_offs = Arc::new(AtomicUsize::new(0));
@@ -111,14 +111,14 @@ async fn reach(hand_offs: &AtomicUsize, count: usize) -> usize {
     }
 }
 
-/// One of them holds the key, and all the others wait for it. Returns the server's share of a core.
+/// One of them holds the key, and all others wait for it. Returns the server's share of a core.
 async fn wait<C: Contestant>(crowd: &[C], server: &mut MultiplexedConnection, run: &Run) -> Result<f64, String> {
     let mut waiters = JoinSet::new();
     for lock in crowd {
         let lock = lock.clone();
         waiters.spawn(async move { lock.with("w12:1", std::future::pending::<()>()).await });
     }
-    // Until all are in the queue, and have heard how seldom they may ask.
+    // Until all are in the queue, and have learned how seldom they may ask.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let span = Duration::from_secs(run.size(20, 10).into());
     let before = cpu_seconds(server).await?;
@@ -128,7 +128,7 @@ async fn wait<C: Contestant>(crowd: &[C], server: &mut MultiplexedConnection, ru
     Ok(used / span.as_secs_f64())
 }
 
-/// What the server has used since its start, by its own account: system and user time.
+/// What the server has used since its start, by its own report: system and user time.
 async fn cpu_seconds(server: &mut MultiplexedConnection) -> Result<f64, String> {
     let info: String = redis::cmd("INFO").arg("cpu").query_async(server).await.map_err(|error| error.to_string())?;
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! W13 and W14: a lock that many tasks of one process share, as readers or with permits, and want all the time.
+//! W13 and W14: a lock that many tasks of one process share, as readers or with permits, and constantly want.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! W14, busy: fifty tasks want the permits of one key all the time, and hold one for a millisecond. How much of the permits is used?
+//! W14, busy: fifty tasks constantly want the permits of one key, and hold one for a millisecond. What share of the permits is used?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,7 +42,7 @@ async fn task<C: Contestant>(lock: C, inside: Arc<AtomicU32>, end: tokio::time::
         let inside = Arc::clone(&inside);
         let body = async move {
             let (entered, others) = (Instant::now(), inside.fetch_add(1, Ordering::SeqCst));
-            // The runtime's own timer would make two milliseconds of one.
+            // The runtime's own timer would turn one millisecond into two.
             let _ = tokio::task::spawn_blocking(|| std::thread::sleep(BODY)).await;
             inside.fetch_sub(1, Ordering::SeqCst);
             (entered.elapsed().as_secs_f64(), others >= PERMITS)
@@ -56,7 +56,7 @@ async fn task<C: Contestant>(lock: C, inside: Arc<AtomicU32>, end: tokio::time::
     (outcome, held)
 }
 
-/// What can be said over all tasks of all processes.
+/// The conclusions over all tasks of all processes.
 pub(crate) fn conclude(outcome: &mut Outcome) {
     let (span, held) = (outcome.get("span s").unwrap_or_default(), outcome.get("held s").unwrap_or_default());
     outcome.set("permits in use, %", held / (span * f64::from(PERMITS)) * 100.0);

@@ -1,4 +1,4 @@
-//! W16: fairness between readers and writers. Fifty readers and two writers want one key all the time, and hold it for a
+//! W16: fairness between readers and writers. Fifty readers and two writers constantly want one key, and hold it for a
 //! millisecond.
 
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::stats::float;
 const READERS: u32 = 50;
 const WRITERS: u32 = 2;
 
-/// What one task saw.
+/// The measurements of one task.
 #[derive(Debug, Default)]
 struct Task {
     outcome: Outcome,
     is_writer: bool,
-    /// The longest wait in seconds, that at the end included.
+    /// The longest wait in seconds, including the last one.
     longest: f64,
 }
 
@@ -55,7 +55,7 @@ async fn task<C: Contestant>(lock: C, is_writer: bool, end: tokio::time::Instant
         let asked = Instant::now();
         let body = async move {
             let entered = Instant::now();
-            // The runtime's own timer would make two milliseconds of one.
+            // The runtime's own timer would turn one millisecond into two.
             let _ = tokio::task::spawn_blocking(|| std::thread::sleep(BODY)).await;
             entered
         };
@@ -72,7 +72,7 @@ async fn task<C: Contestant>(lock: C, is_writer: bool, end: tokio::time::Instant
     task
 }
 
-/// What can be said over all tasks of all processes. `longest` are the longest waits of each process, of readers and of writers.
+/// The conclusions over all tasks of all processes. `longest` has each process's longest waits, of readers and of writers.
 pub(crate) fn conclude(outcome: &mut Outcome, longest: [f64; 2]) {
     let locks: f64 = outcome.shares.iter().sum();
     let span = outcome.get("span s").unwrap_or_default();

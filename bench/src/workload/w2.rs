@@ -1,4 +1,4 @@
-//! W2: throughput without contention. As many tasks as keys, each with a key of its own.
+//! W2: throughput without contention. As many tasks as keys, each with its own key.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::stats::float;
 pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32) -> Result<Outcome, String> {
     let lock = C::connect(&run.url).await?;
     let pairs = run.size(64_000, 16_000) / keys;
-    // Every key once: connections, tables and buffers have their size.
+    // Every key once: connections, tables and buffers get their size.
     let warm_up = round(&lock, keys, 1).await;
     if let Some(problem) = warm_up.problem {
         return Err(problem);

@@ -1,5 +1,5 @@
-//! W3: the flash sale. A thousand buyers come at once for two items; each reads the stock in Redis and writes it back.
-//! W4 is the same with the buyers spread over processes.
+//! W3: the flash sale. A thousand buyers want two items at once; each reads the stock in Redis and writes it back.
+//! W4 is the same sale with the buyers spread over processes.
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 use crate::stats::{Sample, float};
 
 pub(crate) const ITEMS: u32 = 2;
-/// A sale is repeated for so long, in ns, that the fast ones are not measured by a single one.
+/// A sale is repeated for this long, in ns, so that a fast contestant is not judged by a single sale.
 const REPEAT_FOR: u64 = 300_000_000;
 const REPEAT: usize = 10;
 const WARM_UP: u32 = 100;
@@ -27,7 +27,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let first = nanos();
     let mut outcome = Outcome { began: first / 1000, ..Outcome::default() };
     let mut walls = Vec::new();
-    // Several processes can't repeat in step, and their baseline is not to have it better.
+    // Several processes can't repeat in step, so their baseline must not repeat either.
     let repeat = if run.case.processes > 1 { 1 } else { REPEAT };
     while walls.is_empty() || walls.len() < repeat && nanos() - first < REPEAT_FOR {
         let began = nanos();
@@ -40,7 +40,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Bodies under locks of this process's own: nobody's first command is measured.
+/// Bodies under this process's own locks, so that nobody's first command is measured.
 async fn warm_up<C: Contestant>(lock: &C, connection: &MultiplexedConnection, run: &Run) -> Result<(), String> {
     let key = format!("warm:{}", run.part);
     for _ in 0..WARM_UP {
@@ -52,7 +52,7 @@ async fn warm_up<C: Contestant>(lock: &C, connection: &MultiplexedConnection, ru
 async fn sale<C: Contestant>(lock: &C, connection: &MultiplexedConnection, run: &Run, buyers: u32) -> Outcome {
     let arena = Arena::new(ITEMS);
     let mut outcome = Outcome::default();
-    // With other processes the stock is theirs as well: the parent looks at it in the end.
+    // With other processes the stock is theirs as well: then the parent checks it at the end.
     let alone = run.processes() == 1;
     if alone {
         reset(connection).await;
@@ -100,7 +100,7 @@ async fn sale<C: Contestant>(lock: &C, connection: &MultiplexedConnection, run: 
     outcome
 }
 
-/// Reads how many were sold and by which process last, and writes one more.
+/// Reads how many were sold and which process sold last, and writes one more.
 async fn sell(mut connection: MultiplexedConnection, item: u32, part: u32) -> Result<(), String> {
     let key = format!("stock:{item}");
     let stock: Option<String> = connection.get(&key).await.map_err(|error| error.to_string())?;
@@ -118,7 +118,7 @@ pub(crate) fn read_stock(stock: Option<&str>) -> [u64; 3] {
 
 async fn reset(connection: &MultiplexedConnection) {
     for item in 0..ITEMS {
-        // What remains would be reported as a wrong stock.
+        // A remaining stock would be reported as wrong.
         let _: Result<(), _> = connection.clone().del(format!("stock:{item}")).await;
     }
 }
@@ -133,7 +133,7 @@ async fn sold(connection: &MultiplexedConnection) -> u64 {
     sold
 }
 
-/// What the processes of one sale left in Redis: lost sales are overlaps, hand-offs are those between processes.
+/// Concludes from what the processes of one sale left in Redis: lost sales are overlaps, and only changes of process are hand-offs.
 pub(crate) async fn conclude(url: &str, outcome: &mut Outcome) -> Result<(), String> {
     let connection = connect_raw(url).await?;
     let mut total = [0, 0];

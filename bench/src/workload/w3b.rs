@@ -1,4 +1,4 @@
-//! W3b: the flash sale with its stock in memory: what a hand-over costs and nothing else.
+//! W3b: the flash sale with its stock in memory: the cost of a hand-over and nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ async fn sale<C: Contestant>(lock: &C, buyers: u32) -> Outcome {
                 let _inside = arena.enter(item);
                 let Some(stock) = stock.get(item as usize) else { return };
                 let sold = stock.load(Ordering::SeqCst);
-                // Whoever is let in meanwhile reads the same.
+                // A body that is let in now reads the same stock.
                 tokio::task::yield_now().await;
                 stock.store(sold + 1, Ordering::SeqCst);
             };

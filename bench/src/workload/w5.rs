@@ -1,4 +1,4 @@
-//! W5: fairness. Fifty tasks want one key all the time, and hold it for a millisecond.
+//! W5: fairness. Fifty tasks constantly want one key, and hold it for a millisecond.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::stats::{float, jain};
 const TASKS: u32 = 50;
 pub(super) const BODY: Duration = Duration::from_millis(1);
 
-/// What one task saw.
+/// The measurements of one task.
 #[derive(Debug, Default)]
 struct Task {
     outcome: Outcome,
     /// Seconds inside.
     held: f64,
-    /// The longest wait in seconds, that at the end included.
+    /// The longest wait in seconds, including the last one.
     longest: f64,
 }
 
@@ -55,7 +55,7 @@ async fn task<C: Contestant>(lock: C, arena: Arena, end: tokio::time::Instant) -
         let (asked, arena) = (Instant::now(), arena.clone());
         let body = async move {
             let (entered, _inside) = (Instant::now(), arena.enter(0));
-            // The runtime's own timer would make two milliseconds of one.
+            // The runtime's own timer would turn one millisecond into two.
             let _ = tokio::task::spawn_blocking(|| std::thread::sleep(BODY)).await;
             (entered, entered.elapsed().as_secs_f64())
         };
@@ -71,7 +71,7 @@ async fn task<C: Contestant>(lock: C, arena: Arena, end: tokio::time::Instant) -
     task
 }
 
-/// What can be said over all tasks of all processes; `processes` are the locks that each had.
+/// The conclusions over all tasks of all processes; `processes` has the number of locks of each process.
 pub(crate) fn conclude(outcome: &mut Outcome, processes: &[f64]) {
     let locks: f64 = outcome.shares.iter().sum();
     let (span, held) = (outcome.get("span s").unwrap_or_default(), outcome.get("held s").unwrap_or_default());

@@ -11,7 +11,7 @@ use crate::hand_off::HandOffs;
 use crate::outcome::Outcome;
 use crate::stats::Sample;
 
-/// How often a hold followed one of the other process's.
+/// How often a hold followed one of the other process.
 pub(crate) const FOLLOWED: &str = "holds that followed the other's, %";
 /// Long enough for the other process to be in the queue again.
 const BODY: Duration = Duration::from_micros(500);
@@ -44,7 +44,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// The median of a round trip; `rested`: each after a pause as long as a body, when nobody's core is awake any more.
+/// The median of a round trip. With `rested`, each follows a pause as long as a body, so that no core is awake any longer.
 async fn ping(run: &Run, connection: &mut MultiplexedConnection, rested: bool) -> Result<f64, String> {
     let mut pings = Vec::new();
     for _ in 0..run.size(1000, 500) {
@@ -58,7 +58,7 @@ async fn ping(run: &Run, connection: &mut MultiplexedConnection, rested: bool) -
     Ok(Sample::new(pings).median())
 }
 
-/// The median of a wake-up: half of the way to a thread that sleeps and back, over two pipes.
+/// The median of a wake-up: half of the way to a sleeping thread and back, over two pipes.
 fn wake_up(run: &Run) -> std::io::Result<f64> {
     let ((mut asked, mut ask), (mut answered, mut answer)) = (std::io::pipe()?, std::io::pipe()?);
     // It ends when the pipe is closed.

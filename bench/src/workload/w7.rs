@@ -37,7 +37,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
             guards.extend(outcome.count(guard.map_err(|error| error.to_string())));
         }
     }
-    // The claims are confirmed, the first renewals are not due yet.
+    // By then the claims are confirmed, and the first renewals are not due yet.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let per_hold = |bytes: f64| bytes / f64::from(holds);
     if let (Some(weigh), Some(before)) = (run.weigh, before.0) {

@@ -1,4 +1,4 @@
-//! W8: a crowd. Up to 100,000 tasks wait for locks that are held; then these are released.
+//! W8: a crowd. Up to 100,000 tasks wait for held locks; then the locks are released.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::outcome::Outcome;
 use crate::process::Usage;
 use crate::stats::float;
 
-/// Crowds of as many quarters of the whole, each with connections and tables of its own.
+/// Crowds of this many quarters of the whole, each with its own connections and tables.
 pub(crate) const QUARTERS: [u32; 4] = [1, 2, 3, 4];
 
-/// What a waiter of the whole crowd takes, in times that of one among a quarter.
+/// What a waiter costs in the whole crowd, as a multiple of its cost in a quarter.
 pub(crate) const GROWTH: &str = "per waiter, whole crowd / a quarter";
 
-/// The time to serve a crowd of this number of quarters, in times that of one quarter.
+/// The time to serve a crowd of this many quarters, as a multiple of the time for one quarter.
 pub(crate) fn drain_of(quarters: u32) -> String {
     format!("drain of {quarters} / 4, to that of 1 / 4")
 }
@@ -27,7 +27,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Re
     let waiters = run.size(waiters, waiters / 4);
     let keys = keys.min(run.size(10_000, 1_000));
     let mut outcome = Outcome::default();
-    // The first crowd is weighed. It is not timed: all the others then find memory that the process has used before.
+    // The first crowd is weighed but not timed: all the others then find memory that the process has used before.
     crowd(&C::connect(&run.url).await?, run, keys, waiters, &mut outcome).await?;
     outcome.locks = 0;
     ready();
@@ -38,7 +38,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Re
     for quarters in QUARTERS {
         let mut one_crowd = Outcome::default();
         whole = crowd(&C::connect(&run.url).await?, run, keys, waiters / 4 * quarters, &mut one_crowd).await?;
-        // Counts add up; what is set already stays.
+        // Counts add up; values that are set already stay.
         outcome.absorb(one_crowd);
         if quarters == 1 {
             one = whole;
@@ -105,7 +105,7 @@ async fn crowd<C: Contestant>(
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Until everybody is in a queue: that is when nothing is to be done any more.
+/// Waits until all tasks are in a queue: then nothing is left to do.
 async fn all_wait() {
     let mut usage = Usage::of(std::process::id());
     loop {

@@ -1,4 +1,4 @@
-//! W9: the attribute beside the call that it stands for, in memory, in turns.
+//! W9: the attribute compared with the call that it stands for, in memory, in turns.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
     let (mut attribute, mut hand, mut ratios) = (0.0, 0.0, Vec::new());
     ready();
     for turn in 0..run.size(200, 40) {
-        // Who is first in a turn changes, so that what comes before tells on both.
+        // The first one in a turn changes, so that what runs before affects both.
         for first in [turn % 2 == 0, turn % 2 == 1] {
             let began = Instant::now();
             for key in 0..calls {

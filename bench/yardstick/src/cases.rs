@@ -1,18 +1,18 @@
-//! The cases: one operation on locks each, repeated.
+//! The cases, each a repeated operation on locks.
 
 use std::time::Duration;
 
 use lock_runtime::{LockError, LockManager, LockRequest, cache_lock};
 use tokio::task::JoinSet;
 
-/// What grows by more than this part is worse.
+/// Growth by more than this part is worse.
 pub(crate) const ALLOWED: f64 = 0.03;
 
 /// A case, and whether its locks are on a server.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) is_on_server: bool,
-    /// By what part its instructions may grow.
+    /// By which part its instructions may grow.
     pub(crate) allowed: f64,
 }
 
@@ -20,41 +20,41 @@ const fn case(name: &'static str, is_on_server: bool) -> Case {
     Case { name, is_on_server, allowed: ALLOWED }
 }
 
-/// How many commands travel in one batch depends on the time: under callgrind the tasks of a batch take longer to join it than a
-/// batch may wait, and then some of them send it early. On a busy machine that was up to a quarter more. Its allocations are steady.
+/// The number of commands in one batch depends on the time: under callgrind the tasks of a batch take longer to join it than a batch may
+/// wait, and then some of them send it early. On a busy machine that was up to a quarter more. Its allocations are steady.
 const fn batched(name: &'static str) -> Case {
     Case { allowed: 0.25, ..case(name, true) }
 }
 
-/// All of them. A name ends with where the locks are.
+/// All cases. A name ends with where the locks are.
 pub(crate) const ALL: &[Case] = &[
     // One task takes a lock and releases it.
     case("pair-memory", false),
     case("pair-redis", true),
-    // The same by a fn with the attribute, and by the proxy of an annotated trait.
+    // The same with a fn that has the attribute, and with the proxy of an annotated trait.
     case("attribute-memory", false),
     case("proxy-memory", false),
     // One task takes two locks at once and releases both.
     case("two-keys-redis", true),
-    // Four tasks want one lock all the time: it passes from task to task.
+    // Four tasks constantly want one lock: it passes from task to task.
     case("hand-over-memory", false),
     case("hand-over-redis", true),
-    // Six processes want one lock all the time: it passes from process to process, through the queue.
+    // Six processes constantly want one lock: it passes from process to process, through the queue.
     case("hand-off-redis", true),
-    // A single try of a lock that somebody else holds: here in memory, another manager on the server.
+    // A single try of a held lock: in memory this process holds it, on the server another manager.
     case("refused-memory", false),
     case("refused-redis", true),
-    // 64 tasks, each with a lock of its own: claims and releases travel together.
+    // 64 tasks, each with its own lock: claims and releases travel together.
     batched("together-redis"),
-    // 64 tasks read under one lock all the time: readers join the hold of others.
+    // 64 tasks constantly read under one lock: readers join the hold of others.
     case("readers-memory", false),
-    // Four tasks want two permits of one lock all the time: permits pass from task to task.
+    // Four tasks constantly want two permits of one lock: permits pass from task to task.
     case("permits-memory", false),
 ];
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const TASKS_OF_HAND_OVER: usize = 4;
-/// With fewer of them a process may release before another one waits again, and then its release is another operation.
+/// With fewer processes one may release before another waits again, and then its release is another operation.
 const PROCESSES_OF_HAND_OFF: usize = 6;
 const TASKS_TOGETHER: usize = 64;
 const PERMITS: u32 = 2;
@@ -116,7 +116,7 @@ async fn repeat(managers: &[LockManager], case: &str, count: usize) -> Result<()
 /// How a case uses its locks.
 #[derive(Clone, Copy)]
 struct Use {
-    /// The body lets the other tasks come, so that they wait.
+    /// The body yields to the other tasks, so that they wait.
     yields: bool,
     mode: fn(LockRequest) -> LockRequest,
 }
@@ -177,18 +177,18 @@ async fn two_keys(locks: &LockManager, count: usize) -> Result<(), LockError> {
     Ok(())
 }
 
-/// So many tasks use one lock.
+/// This many tasks use one lock.
 async fn tasks(locks: &LockManager, number: usize, count: usize, how: Use) -> Result<(), LockError> {
     all_of((0..number).map(|_| one_of(locks, number, count, how))).await
 }
 
-/// Each task uses a lock of its own.
+/// Each task uses its own lock.
 async fn apart(locks: &LockManager, count: usize) -> Result<(), LockError> {
     let task = |task| pairs(locks.clone(), format!("k{task}"), count / TASKS_TOGETHER, Use::default());
     all_of((0..TASKS_TOGETHER).map(task)).await
 }
 
-/// One of so many tasks that use one lock.
+/// One of this many tasks that use one lock.
 fn one_of(
     locks: &LockManager,
     number: usize,
@@ -198,7 +198,7 @@ fn one_of(
     pairs(locks.clone(), "k".to_owned(), count / number, how)
 }
 
-/// Runs tasks beside each other.
+/// Runs tasks concurrently.
 async fn all_of<T: Future<Output = Result<(), LockError>> + Send + 'static>(
     tasks: impl Iterator<Item = T>,
 ) -> Result<(), LockError> {

@@ -1,4 +1,4 @@
-//! Counts what a case costs, in processes of its own.
+//! Counts what a case costs, in separate processes.
 
 use std::process::{Command, Output, Stdio};
 
@@ -29,7 +29,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// The lower of two counts, each by itself.
+    /// The lower of two counts, separately for each number.
     pub(crate) fn lower(self, other: Self) -> Self {
         let lower = |one: Option<f64>, other: Option<f64>| one.zip(other).map(|(one, other)| one.min(other));
         Self {
@@ -52,11 +52,11 @@ pub(crate) fn count(case: &Case, wanted: Wanted) -> Result<Cost, String> {
     Ok(Cost { instructions, on_server, allocations })
 }
 
-/// The instructions of the repetitions that the second run has more than the first. A run repeats half as often again before
-/// it begins to count allocations.
+/// The additional instructions of the second run, for each additional repetition. A run repeats half as often again before it begins to
+/// count allocations.
 fn per_operation(run: impl Fn(usize) -> Result<f64, String>) -> Result<f64, String> {
     let (few, many) = (run(FEW)?, run(MANY)?);
-    // What costs nothing may come out a little below that.
+    // Something that costs nothing may measure a little below zero.
     Ok(((many - few) / (float(MANY - FEW) * 1.5)).max(0.0))
 }
 
@@ -65,7 +65,7 @@ fn on_client(case: &Case, count: usize, url: &str) -> Result<f64, String> {
     collected(&run(&VALGRIND, case, count, url)?.stderr)
 }
 
-/// The instructions of a server that does this and nothing else.
+/// The instructions of a server that does only this.
 fn on_server(case: &Case, count: usize) -> Result<f64, String> {
     let server = Server::start(&VALGRIND)?;
     run(&[], case, count, &server.url())?;
@@ -92,7 +92,7 @@ fn run(under: &[&str], case: &Case, count: usize, url: &str) -> Result<Output, S
     Ok(output)
 }
 
-/// The number behind a word.
+/// The number after a word.
 fn number(output: &[u8], word: &str) -> Result<f64, String> {
     let text = String::from_utf8_lossy(output);
     let found = text.split(word).nth(1).and_then(|rest| rest.split_whitespace().next());

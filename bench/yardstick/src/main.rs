@@ -16,8 +16,8 @@
 //! instruction for each byte, or one for 32 bytes, and glibc chooses by the processor. So what a change costs shows when the commit
 //! before it is counted on the same machine.
 //!
-//! Why no benchmark crate: gungraun (before: iai-callgrind) wants a runner of the very same version installed beside it, and
-//! counts one process without another beside it, such as the server.
+//! Why no benchmark crate: gungraun (before: iai-callgrind) wants a runner of exactly the same version to be installed, and
+//! counts a single process, without another such as the server.
 
 use std::alloc::System;
 use std::process::ExitCode;

@@ -48,7 +48,7 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it, and returns what it and the program above it had to say.
+    /// Ends it, and returns its output and that of the program above it.
     pub(crate) fn end(mut self) -> Result<Vec<u8>, String> {
         let ended = TcpStream::connect(("127.0.0.1", self.port))
             .and_then(|mut connection| connection.write_all(b"SHUTDOWN NOSAVE\r\n"));

@@ -11,19 +11,19 @@ use crate::count::{Cost, Wanted, count};
 /// Whether locks count for metrics here, which costs them allocations.
 const WITH_METRICS: bool = cfg!(feature = "metrics");
 
-/// What grows by more than this number of instructions: a server looks after itself ten times a second, whatever it is asked.
+/// Growth by more than this number of instructions is worse: a server does its own housekeeping ten times a second, whatever it is asked.
 const ALLOWED_ON_SERVER: f64 = 300.0;
 const HEAD: &str = "# What one operation costs. `cargo run --release -p yardstick -- --write` renews this.\n\
                     # With `--features metrics` the last column. Case, instructions, those of the server, allocations,\n\
                     # allocations with metrics:\n";
-/// Stands in the table where there is no server.
+/// The table's entry where there is no server.
 const NONE: &str = "-";
 
 fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("counts.txt")
 }
 
-/// What is kept of a case.
+/// The kept counts of a case.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     plain: Cost,
@@ -59,7 +59,7 @@ pub(crate) fn write() -> Result<(), String> {
     fs::write(path(), text).map_err(|error| format!("{}: {error}", path().display()))
 }
 
-/// Counts all cases. Fails when one costs more than what is kept.
+/// Counts all cases. Fails when one costs more than its kept count.
 pub(crate) fn check(wanted: Wanted) -> Result<(), String> {
     let kept = kept()?;
     let mut grown = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn check(wanted: Wanted) -> Result<(), String> {
         let mut cost = count(case, wanted)?;
         let before = kept.get(case.name).ok_or_else(|| format!("{} is not in {}", case.name, path().display()))?.cost();
         if is_worse(before, cost, case.allowed) {
-            // On a busy machine the keeper looks more often while a case runs. So the lower of two counts counts.
+            // On a busy machine the keeper checks more often while a case runs. So the lower of two counts is used.
             cost = cost.lower(count(case, wanted)?);
         }
         let row = row(case.name, before, cost);

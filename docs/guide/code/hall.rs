@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Stands for a database: how many tickets are left.
+/// Stands for a database that all instances share: how many tickets are left.
 type Stock = Arc<AtomicU64>;
 
 /// Only one request at a time is in here for an event, whichever process it came to.

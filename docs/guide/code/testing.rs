@@ -1,4 +1,4 @@
-//! The tests of the chapter "Testing", as a reader has them in a file.
+//! The tests of the chapter "Testing", as a reader has them in a file, and three more.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn write_rows(shop: u64) {
 fn status(error: &LockError) -> u16 {
     match error.kind() {
         ErrorKind::Busy => 409,
-        ErrorKind::Lost => 500,
+        ErrorKind::Lost | ErrorKind::Misuse => 500,
         _ => 503,
     }
 }

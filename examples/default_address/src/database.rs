@@ -9,7 +9,7 @@ use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, Connection, Executor};
 /// How many connections a process opens.
 const CONNECTIONS: u32 = 8;
 
-/// The tables of one run, apart from those of any other.
+/// The tables of one run, separate from those of any other.
 #[derive(Clone, Debug)]
 pub struct Database {
     url: String,
@@ -18,14 +18,14 @@ pub struct Database {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// A folder for the file and for the two that SQLite puts beside it.
+    /// A folder for the file, and for the two that SQLite puts next to it.
     Sqlite { folder: PathBuf },
     /// A schema in the database that `DATABASE_URL` names.
     Postgres { schema: String },
 }
 
 impl Database {
-    /// The same for every process of a run: Postgres if `DATABASE_URL` names one, else a SQLite file.
+    /// Chooses the same for every process of a run: Postgres if `DATABASE_URL` names one, else a SQLite file.
     ///
     /// # Errors
     ///
@@ -116,11 +116,11 @@ impl Place {
     async fn set_up(&self, connection: &mut AnyConnection) -> sqlx::Result<()> {
         match self {
             Self::Sqlite { .. } => {
-                // A second writer waits instead of failing, also for the switch to WAL: first of all, then.
+                // A second writer waits instead of failing. This comes first, because the switch to WAL may have to wait, too.
                 connection.execute("PRAGMA busy_timeout = 30000").await?;
                 // Readers don't wait for the writer.
                 connection.execute("PRAGMA journal_mode = WAL").await?;
-                // What a power failure would cost is of no interest here; an fsync per change would be slow.
+                // A power failure is of no interest here, and an fsync per change would be slow.
                 connection.execute("PRAGMA synchronous = NORMAL").await?;
             }
             Self::Postgres { schema } => {

@@ -1,4 +1,4 @@
-//! Where the story keeps its addresses: SQLite or Postgres, with real transactions. Nothing here knows of locks.
+//! The story's address book: SQLite or Postgres, with real transactions. Nothing here knows about locks.
 
 mod book;
 mod database;

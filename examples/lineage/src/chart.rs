@@ -1,4 +1,4 @@
-//! The table as a drawing: a light card with an edge, which can be read on pages of any colour.
+//! The table as a drawing: a light card with an edge, readable on pages of any colour.
 
 use std::fmt::Write as _;
 

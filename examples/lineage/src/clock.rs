@@ -1,4 +1,4 @@
-//! The wall clock of this process, which may be wrong by as much as its part says.
+//! This process's wall clock, which may be wrong by as much as its part says.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -11,7 +11,7 @@ pub(crate) fn set_ahead(milliseconds: i64) {
     AHEAD.store(milliseconds, Ordering::Relaxed);
 }
 
-/// Milliseconds since 1970, as this process believes.
+/// Milliseconds since 1970, by this process's clock.
 pub(crate) fn millis() -> i64 {
     let right = i64::try_from(wall() / 1_000_000).unwrap_or(i64::MAX);
     right.saturating_add(AHEAD.load(Ordering::Relaxed))

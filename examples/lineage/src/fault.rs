@@ -1,4 +1,4 @@
-//! [`Fault`]: what is done to every lock alike.
+//! [`Fault`]: what happens to every lock alike.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 /// A column of the table.
 ///
-/// A server that loses its data is none: every lock here gives a second holder the lock then, this project's too, as
+/// A server that loses its data is not among them: then every lock here gives the lock to a second holder, this project's too, as
 /// `docs/guarantees.md` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
     /// Nothing.
     Calm,
-    /// The holder is killed: while it holds, or before it hears that it does.
+    /// The holder is killed: while it holds, or before it learns that it does.
     HolderKilled,
     /// The holder's body is longer than its lease.
     SlowHolder,
@@ -23,7 +23,7 @@ pub enum Fault {
     ReplyLost,
     /// The release arrives after the lease's end.
     LateRelease,
-    /// Two processes have wall clocks that are two seconds off.
+    /// Two processes have wall clocks that differ by two seconds.
     ClocksApart,
     /// A waiter is killed.
     WaiterKilled,
@@ -57,7 +57,7 @@ impl Fault {
         }
     }
 
-    /// What is done, in a sentence.
+    /// The fault, in a sentence.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -78,12 +78,12 @@ impl Fault {
         }
     }
 
-    /// The lease that everybody asks for. Where an acquire leaves something behind it is longer than that may stay.
+    /// The lease that every process asks for. If an acquire leaves something behind, the lease is longer than that may stay.
     pub(crate) fn lease(self) -> Duration {
         Duration::from_millis(if self == Self::ReplyLost { 4500 } else { LEASE })
     }
 
-    /// How long all goes on after the victim has the lock.
+    /// How long everything continues after the victim has the lock.
     pub(crate) fn act(self) -> Duration {
         Duration::from_millis(match self {
             Self::ReplyLost => 4200,
@@ -92,8 +92,8 @@ impl Fault {
         })
     }
 
-    /// For how long the last acquires wait: long enough for the checker to say that a lock is stuck; where it says so
-    /// of what a lost reply leaves, that was long before.
+    /// How long the last acquires wait: long enough for the checker to report a stuck lock. What a lost reply leaves behind is
+    /// reported long before.
     pub(crate) fn patience(self) -> Duration {
         if self == Self::ReplyLost { Duration::from_secs(1) } else { self.lease() + Duration::from_millis(4600) }
     }
@@ -108,7 +108,7 @@ impl Fault {
         matches!(self, Self::SlowHolder | Self::CutOff | Self::ReplyLost | Self::LateRelease)
     }
 
-    /// Whether a write of the victim is on its way for longer than its lease.
+    /// Whether one of the victim's writes is on its way for longer than its lease.
     pub(crate) fn delays_a_write(self) -> bool {
         matches!(self, Self::SlowHolder | Self::CutOff)
     }
@@ -127,7 +127,7 @@ impl Fault {
     /// How long a body of the others takes.
     pub(crate) fn body_of_others(self, random: &mut Rng) -> Duration {
         Duration::from_millis(match self {
-            // So that somebody has the lock when the victim's release comes.
+            // So that somebody holds the lock when the victim's release arrives.
             Self::SlowHolder | Self::LateRelease => random.u64(100..180),
             Self::ClocksApart => random.u64(20..60),
             Self::WaiterKilled => random.u64(30..80),
@@ -135,7 +135,7 @@ impl Fault {
         })
     }
 
-    /// By how many milliseconds the clock of this victim is ahead.
+    /// By how many milliseconds this victim's clock is ahead.
     pub(crate) fn ahead(self, victim: usize) -> i64 {
         match self {
             Self::ClocksApart if victim.is_multiple_of(2) => 2000,

@@ -1,4 +1,4 @@
-//! [`HALL`]: the exhibits, and what has to be seen of each.
+//! [`HALL`]: the exhibits, and the faults that each must show.
 
 use history::Lock;
 use tests::soak::Ours;
@@ -11,22 +11,22 @@ use crate::published::{
 };
 use crate::verdict::Promise;
 
-/// What stands beside an exhibit.
+/// The plate next to an exhibit.
 #[derive(Clone, Copy, Debug)]
 pub struct Plate {
     /// Short, and unique.
     pub name: &'static str,
     /// How it locks and unlocks, in a few words.
     pub about: &'static str,
-    /// Where it is known to be wrong: the promise that has to be seen broken under the fault. Empty: it has to be right
+    /// Where it is known to be wrong: the promise that must be seen broken under the fault. Empty: it must be right
     /// everywhere.
     pub wrong: &'static [(Fault, Promise)],
-    /// The command that takes a free lock, and the one that gives it back.
+    /// The command that takes a free lock, and the one that releases it.
     pub(crate) commands: [&'static str; 2],
     pub(crate) tells: bool,
     pub(crate) queues: bool,
     pub(crate) act: fn(&Part),
-    /// Whether the end of a lease is in the value, and the server knows none.
+    /// Whether the end of a lease is in the value, and unknown to the server.
     pub(crate) ends_in_value: bool,
 }
 
@@ -39,7 +39,7 @@ const fn plate<L: Lock>(
     Plate { name, about, wrong, commands, tells: L::TELLS, queues: L::QUEUES, act: act::<L>, ends_in_value: false }
 }
 
-/// Everything there is to see.
+/// All exhibits.
 pub const HALL: [Plate; 10] = [
     plate::<Annotation>(
         "A",
@@ -91,12 +91,12 @@ pub const HALL: [Plate; 10] = [
             &[(Fault::ClocksApart, Promise::Exclusion), (Fault::LateRelease, Promise::Ownership)],
         )
     },
-    // The first release of a process goes by the script's text.
+    // A process's first release is sent as the script's text.
     plate::<Ours>("ours", "this project", ["SET", "EVAL"], &[]),
 ];
 
 impl Plate {
-    /// The one with this name.
+    /// The exhibit with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         HALL.iter().find(|plate| plate.name == name)
@@ -108,7 +108,7 @@ impl Plate {
         !self.wrong.is_empty()
     }
 
-    /// The promises that have to be seen broken under a fault.
+    /// The promises that must be seen broken under a fault.
     pub(crate) fn wrong_under(&self, fault: Fault) -> impl Iterator<Item = Promise> {
         self.wrong.iter().filter(move |(under, _)| *under == fault).map(|(_, promise)| *promise)
     }

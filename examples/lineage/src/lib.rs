@@ -1,9 +1,9 @@
-//! A museum of published locks: each beside this project's own, under the same faults, judged by the same checker.
+//! A museum of published locks: each next to this project's own, under the same faults, judged by the same checker.
 //!
-//! `published` has the locks, `hall` says where each is wrong, `fault` what is done to all of them. A cell of the table
-//! is one lock under one fault: `stage` sets it up and breaks things, `part` is what its processes do, `store` is what the locks protect, `verdict` turns
-//! what the checker finds into promises of `docs/guarantees.md`, `reel` keeps the stretch of the run that shows it. `tour` plays every
-//! cell; `table`, `chart` and `page` show it.
+//! `published` has the locks, `hall` says where each is wrong, `fault` what happens to all of them. A cell of the table
+//! is one lock under one fault: `stage` sets it up and breaks things, `part` is what its processes do, `store` is what the locks
+//! protect, `verdict` turns the checker's findings into promises of `docs/guarantees.md`, `reel` keeps the stretch of the run that
+//! shows them. `tour` plays every cell; `table`, `chart` and `page` show it.
 
 #![allow(clippy::expect_used, reason = "a harness fails by panicking")]
 

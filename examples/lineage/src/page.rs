@@ -1,4 +1,4 @@
-//! The museum as a page: one file, which needs neither a network nor another file.
+//! The museum as a page: a single file, which needs no network.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::reel::Reel;
 use crate::table::Table;
 use crate::verdict::Promise;
 
-/// What the page's script reads.
+/// The data that the page's script reads.
 #[derive(Serialize)]
 struct Data<'a> {
     faults: Vec<Column>,
@@ -32,7 +32,7 @@ struct Row<'a> {
     cells: Vec<Vec<Shown<'a>>>,
 }
 
-/// A reel with the promise that it shows broken.
+/// A reel with the promise whose breach it shows.
 #[derive(Serialize)]
 struct Shown<'a> {
     promise: Option<Broken>,
@@ -56,7 +56,7 @@ impl Broken {
 ///
 /// # Panics
 ///
-/// Never: what it shows is plain data.
+/// Never: all that it shows is plain data.
 #[must_use]
 pub fn page(table: &Table) -> String {
     let faults = Fault::ALL.map(|id| Column { id, title: id.title().join(" "), about: id.about() });
@@ -68,7 +68,7 @@ pub fn page(table: &Table) -> String {
     });
     let promises = Promise::ALL.map(Broken::of);
     let data = Data { faults: faults.into(), promises: promises.into(), locks: locks.collect() };
-    // Inside of a script element nothing may look like its end.
+    // Nothing inside a script element may look like its end.
     let data = serde_json::to_string(&data).expect("plain data").replace('<', "\\u003c");
     include_str!("page/page.html")
         .replace("/* style */", include_str!("page/page.css"))

@@ -1,4 +1,4 @@
-//! [`Part`]: what one process does in a cell.
+//! [`Part`]: the work of one process in a cell.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::fault::{Fault, LEASE};
 use crate::hall::Plate;
 use crate::store::Store;
 
-/// What a process is told by the one that starts it.
+/// The orders of a process, from the one that starts it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) plate: String,
     pub(crate) fault: Fault,
-    /// Whether the fault hits this one.
+    /// Whether the fault hits this process.
     pub(crate) is_victim: bool,
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
-    /// The locks it uses, each in a task of its own.
+    /// The locks that it uses, each in its own task.
     pub(crate) keys: Vec<String>,
     pub(crate) seed: u64,
     /// By how many milliseconds its clock is ahead.
@@ -37,7 +37,7 @@ pub(crate) struct Part {
 /// A moment of the cell: a file in its folder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cue {
-    /// Those that come second may begin.
+    /// The other processes may begin.
     Enter,
     /// The faults are over.
     Over,
@@ -57,7 +57,7 @@ impl Cue {
     }
 }
 
-/// Does what the part says, in a process that was started for it.
+/// Plays the part, in a process that was started for it.
 ///
 /// # Panics
 ///
@@ -69,7 +69,7 @@ pub fn serve(part: &str) {
 }
 
 pub(crate) fn act<L: Lock>(part: &Part) {
-    // Whatever happens to the parent, nothing is left running.
+    // Whatever happens to the parent, nothing keeps running.
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal to be had");
     let mut stalls = Recorder::new(&part.folder, &part.name, 1001);
     std::thread::spawn(move || watch(&mut stalls, |_| false));
@@ -82,7 +82,7 @@ async fn play<L: Lock>(part: &Part) {
     let mut recorder = Recorder::new(&part.folder, &part.name, 1000);
     let alive = || Handle::current().metrics().num_alive_tasks() as u64;
     let before = alive();
-    let place = Place { url: part.url.clone(), label: part.name.clone() };
+    let place = Place { url: part.url.clone(), label: part.name.clone(), password: None };
     let lock = Arc::new(L::connect(&place).await.expect("a server that is well"));
     let tasks = (0..).zip(&part.keys).map(|(number, key)| {
         let mut task = Task {
@@ -100,7 +100,7 @@ async fn play<L: Lock>(part: &Part) {
     }
     lock.close().await;
     drop(lock);
-    // What ends in the background gets time for it.
+    // Background work gets time to end.
     let end = Instant::now() + Duration::from_secs(1);
     while alive() > before && Instant::now() < end {
         sleep(Duration::from_millis(20)).await;
@@ -120,9 +120,9 @@ struct Task<L> {
 
 /// How long an ordinary acquire waits, in milliseconds.
 const TIMEOUT: u64 = 1000;
-/// For how many milliseconds a victim's write is on its way: until its lease has ended, and the next holder has written.
+/// How many milliseconds a victim's write is on its way: until its lease has ended, and the next holder has written.
 const LATE: u64 = LEASE + 40;
-/// From one look at the deadline to the next.
+/// The interval between checks of the deadline.
 const STEP: Duration = Duration::from_millis(20);
 
 impl<L: Lock> Task<L> {
@@ -140,14 +140,14 @@ impl<L: Lock> Task<L> {
             }
             sleep(Duration::from_millis(self.random.u64(..5))).await;
         }
-        // Whether the lock can still be had.
+        // Whether the lock can still be acquired.
         let patience = u64::try_from(fault.patience().as_millis()).unwrap_or(u64::MAX);
         self.once(patience, Duration::from_millis(1)).await;
     }
 
     async fn once(&mut self, timeout: u64, body: Duration) {
         let expire = u64::try_from(self.part.fault.lease().as_millis()).unwrap_or(u64::MAX);
-        // The victim's way to the lock is the plainest, where the fault waits for its commands.
+        // The victim acquires in the plainest way if the fault waits for its commands.
         let (fault, is_victim) = (self.part.fault, self.part.is_victim);
         let wanted = Wanted { timeout, expire, fenced: !is_victim || fault.delays_a_write(), ..Wanted::default() };
         let Some(kept) = self.diary.acquire(&*self.lock, &self.key, wanted, None).await else { return };
@@ -157,7 +157,7 @@ impl<L: Lock> Task<L> {
                 self.diary.recorder().note(write.deliver());
                 return None;
             }
-            // What its sender does meanwhile changes nothing about a write that is on its way.
+            // A write on its way does not depend on what its sender does meanwhile.
             let mut recorder = Recorder::new(&self.part.folder, &self.part.name, 1002);
             Some(tokio::spawn(async move {
                 sleep(Duration::from_millis(LATE)).await;
@@ -177,7 +177,7 @@ impl<L: Lock> Task<L> {
     }
 }
 
-/// A write to what the lock protects.
+/// A write to the store that the lock protects.
 struct Write {
     folder: PathBuf,
     key: String,

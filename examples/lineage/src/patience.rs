@@ -1,11 +1,11 @@
-//! [`Patience`]: how a caller of a published lock waits, which is by asking again and again.
+//! [`Patience`]: how a published lock's caller waits: it asks again and again.
 
 use std::time::{Duration, Instant};
 
 use history::{Failure, Wanted};
 use tokio::time::sleep;
 
-/// The time that is left to a caller.
+/// The time left to a caller.
 pub(crate) struct Patience {
     end: Instant,
 }
@@ -15,7 +15,7 @@ impl Patience {
         Self { end: Instant::now() + wanted.timeout() }
     }
 
-    /// Waits until the next try; busy when there is no time for it.
+    /// Waits until the next try. Busy if there is no time for it.
     pub(crate) async fn pause(&self, pause: Duration) -> Result<(), Failure> {
         if Instant::now() + pause > self.end {
             return Err(Failure::Busy("not obtained in time".to_owned()));

@@ -1,8 +1,8 @@
 //! The published locks, one file each, ported command by command to plain redis commands.
 //!
-//! Two things differ from the articles, for all alike. Leases are short, so seconds became milliseconds (`PEXPIRE` for
-//! `EXPIRE`). And every value ends in `@` and the name of its process, which the checker reads and the algorithms do not.
-//! Where a version tries once, its caller asks again, as the articles' callers do.
+//! Two things differ from the articles, for all of them. Leases are short, so seconds became milliseconds (`PEXPIRE` for
+//! `EXPIRE`). And every value ends in `@` and its process's name, which the checker reads and the algorithms do not.
+//! If a version tries only once, its caller asks again, as the articles' callers do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub(crate) mod d4_script;
 pub(crate) mod d5_retry;
 pub(crate) mod e_timestamp;
 
-/// One process's way to the server, shared by its holds.
+/// One process's connection to the server, shared by its holds.
 pub(crate) struct Session {
     wire: Wire,
     label: String,
@@ -32,12 +32,12 @@ impl Session {
         Arc::new(Self { wire: Wire::new(&place.url), label: place.label.clone(), last: AtomicU64::new(0) })
     }
 
-    /// What an article writes at the key, with the name of this process.
+    /// The article's value for the key, with this process's name.
     fn signed(&self, value: impl std::fmt::Display) -> String {
         format!("{value}@{}", self.label)
     }
 
-    /// A value that nobody else has.
+    /// A unique value.
     fn unique(&self) -> String {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         self.signed(format_args!("{:016x}-{number}", fastrand::u64(..)))
@@ -49,13 +49,13 @@ impl Session {
     }
 }
 
-/// What every hold knows.
+/// What every hold has.
 pub(crate) struct Taken {
     session: Arc<Session>,
     key: String,
     value: String,
 }
 
-/// `GET`, and when that is the own value `DEL`.
+/// `GET`, and `DEL` if that is its own value.
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";

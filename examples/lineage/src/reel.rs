@@ -1,4 +1,4 @@
-//! [`Reel`]: a stretch of a recorded run as steps, one after the other.
+//! [`Reel`]: a stretch of a recorded run as a sequence of steps.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use serde::Serialize;
 use crate::fault::Fault;
 
 /// What happened to one lock in a stretch of a run. Every step is an event of the history, or the instant at which a time ended
-/// that an event named: a hold's deadline, a lease.
+/// that an event named: a hold's deadline, or a lease's end.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reel {
     /// The processes that used the lock; the victim is the first.
     pub processes: Vec<String>,
     /// What happened, in the order of time.
     pub steps: Vec<Step>,
-    /// What the checker says; empty: it finds nothing.
+    /// The checker's finding; empty if there is none.
     pub verdict: String,
-    /// The most grants that went to tasks that asked later than a task that waited.
+    /// The most grants that went to tasks that asked later than a waiting task.
     pub passed_over: usize,
 }
 
-/// One thing that happened, and what was the case after it.
+/// One event, and the state after it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
     /// When, in microseconds from the first step.
@@ -35,11 +35,11 @@ pub struct Step {
     pub kind: Kind,
     /// In words.
     pub text: String,
-    /// The processes that hold the lock, in their own belief.
+    /// The processes that believe that they hold the lock.
     pub holders: BTreeSet<String>,
-    /// The process whose token the server has.
+    /// The process whose token is on the server.
     pub owner: Option<String>,
-    /// Whether it is a part of what broke the promise.
+    /// Whether it is a part of the breach.
     pub is_broken: bool,
     /// How many steps just before it are left out.
     pub left_out: usize,
@@ -53,11 +53,11 @@ pub enum Kind {
     Fault,
     Asks,
     GivesBack,
-    /// A write comes to the store.
+    /// A write arrives at the store.
     Writes,
-    /// A write comes to the store after its sender's lease, and the store does not know.
+    /// A write arrives at the store after its sender's lease, and the store does not notice.
     Overwrites,
-    /// The same, and the store refuses it.
+    /// A write arrives after its sender's lease, and the store refuses it.
     Refused,
     Server,
     Granted,
@@ -69,7 +69,7 @@ pub enum Kind {
 
 /// The most steps of a reel.
 const MOST: usize = 40;
-/// How many steps before and after what matters belong to it.
+/// How many steps before and after the breach belong to it.
 const AROUND: usize = 3;
 
 impl Reel {
@@ -77,22 +77,22 @@ impl Reel {
     pub(crate) fn of(history: &History, violation: &Violation) -> Self {
         let film = Film::new(history, violation.key.as_deref().unwrap_or(FIRST));
         let (from, to) = violation.range;
-        // Whoever held the lock when it began belongs to it from his ask on, and so does the lease of that time.
-        // A release that was on its way belongs to it, too.
+        // It begins with the ask of the process that held the lock at that time, and with the lease of that time. A release on its way
+        // at that time belongs to it, too.
         let ends = |claim: &Claim| claim.answer.map_or(claim.end(), |(at, _)| claim.end().max(at));
         let held = film.claims().filter(|(_, claim)| claim.from <= to && ends(claim) > from);
         let held = held.map(|(attempt, _)| attempt.invoked);
         let owned = film.leases.iter().filter(|lease| film.begins(lease) <= from && film.ends(lease) > from);
         let start = held.chain(owned.map(|lease| film.begins(lease))).fold(from, u64::min);
         let first = film.index(start).saturating_sub(AROUND);
-        // So does a write that comes late.
+        // So does a late write.
         let late = film.marks.iter().filter(|mark| mark.kind == Kind::Overwrites && mark.at > from).map(|mark| mark.at);
         let last = film.index(late.fold(to, u64::max).saturating_add(1)) + AROUND;
         film.reel(first, last, Some(violation))
     }
 
-    /// The stretch of a run without a finding that begins when the victim asks, before the fault hits it; without a fault, when the
-    /// task asks that was passed over most often.
+    /// For a run without a finding: the stretch that begins when the victim asks, before the fault hits it. Without a fault it begins when
+    /// the task asks that was passed over most often.
     pub(crate) fn kept(history: &History, fault: Fault) -> Self {
         let film = Film::new(history, FIRST);
         let victim = || film.own().filter(|attempt| attempt.process == VICTIM);
@@ -107,7 +107,7 @@ impl Reel {
     }
 }
 
-/// The lock and the victim of a reel that shows no violation of another.
+/// The lock, and the victim, of a reel that does not show a violation of another lock.
 const FIRST: &str = "museum:0";
 const VICTIM: &str = "victim0";
 
@@ -165,7 +165,7 @@ impl<'a> Film<'a> {
         let processes: BTreeSet<_> = self.own().map(|attempt| attempt.process.clone()).collect();
         Reel {
             steps,
-            // By name the victim would be the last.
+            // In the order of names the victim would be the last.
             processes: processes.into_iter().rev().collect(),
             verdict: violation.map(|violation| violation.text.clone()).unwrap_or_default(),
             passed_over: self.own().map(|attempt| self.passed_over(attempt)).max().unwrap_or_default(),
@@ -196,18 +196,18 @@ impl<'a> Film<'a> {
         self.leases.iter().rev().find(is_it).map(name)
     }
 
-    /// When a lease began: in the server's record before the grant that tells of it.
+    /// When a lease began: in the server's record, before the message about the grant.
     fn begins(&self, lease: &Owned) -> u64 {
         let told = self.claims().filter(|(attempt, _)| lease.is_of(attempt)).map(|(_, claim)| claim.from);
         told.filter(|at| lease.from.0 < *at).map(|at| at - 1).fold(lease.from.1, u64::min)
     }
 
-    /// When it ended: before the answer to the release that did it.
+    /// When it ended: before the answer to the release that ended it.
     fn ends(&self, lease: &Owned) -> u64 {
         let next = || self.leases.iter().find(|next| next.from == lease.to).map(|next| self.begins(next));
         match lease.end {
             End::Open | End::Forgotten => lease.to.1,
-            // The server's record is a millisecond exact.
+            // The server's record is exact to a millisecond.
             End::Expired => next().map_or(lease.until, |next| next.min(lease.until)),
             End::Replaced => next().unwrap_or(lease.to.1),
             End::Deleted => {
@@ -224,7 +224,7 @@ impl<'a> Film<'a> {
         self.tell_writes(&mut marks);
         for event in &self.history.events {
             match &event.what {
-                // A victim's fault is written down under the number of its lock.
+                // A victim's fault is recorded under the number of its lock.
                 What::Fault { from, .. } if self.key.ends_with(&event.task.saturating_sub(2).to_string()) => {
                     marks.push(Mark::new(*from, "fault", Kind::Fault, "begins"));
                     marks.push(Mark::new(event.t, "fault", Kind::Fault, "is over"));
@@ -282,7 +282,7 @@ impl<'a> Film<'a> {
         }
     }
 
-    /// Who deleted the key of a lease that its owner had not given back: a release that was not answered before.
+    /// The process that deleted the key of a lease that its owner had not released: by a release without an answer until then.
     fn deleted_by(&self, lease: &Owned, at: u64) -> String {
         let is_late = |claim: &Claim| {
             let is_open = claim.answer.is_none_or(|(told, how)| told >= at || how != How::Done);
@@ -316,7 +316,7 @@ impl<'a> Film<'a> {
     }
 }
 
-/// A write that came to the store.
+/// A write that arrived at the store.
 #[derive(Clone, Copy)]
 struct Delivered<'a> {
     at: u64,
@@ -367,8 +367,8 @@ fn numbered(fence: Option<u64>) -> String {
 const SERVER: &str = "server";
 const STORE: &str = "store";
 
-/// Leaves at most [`MOST`] steps: what lies between the begin and what broke the promise is left out first, then what lies before a
-/// late write, then the end.
+/// Keeps at most [`MOST`] steps: it first leaves out those between the begin and the breach, then those before a late write, then those
+/// at the end.
 fn shorten(steps: &mut Vec<Step>) {
     let broken = steps.iter().position(|step| step.is_broken).unwrap_or_default();
     leave_out(steps, MOST / 2, broken.saturating_sub(AROUND));
@@ -388,8 +388,8 @@ fn leave_out(steps: &mut Vec<Step>, from: usize, to: usize) {
     }
 }
 
-/// Marks the steps of a stretch after which somebody held what others held, or what the server did not have as his. When there is no
-/// such step, all of it is what broke the promise, or, if it lies between two steps, the next one.
+/// Marks the steps of a stretch after which a process held what others held, or what the server did not record as its own. Without such
+/// a step, the whole stretch is the breach, or the next step if the stretch lies between two steps.
 fn mark_broken(steps: &mut [Step], (from, to): (u64, u64)) {
     let next = steps.iter().map(|step| step.at).find(|at| *at >= from).unwrap_or(NEVER);
     let within = |step: &Step| (from..=to.max(next)).contains(&step.at);

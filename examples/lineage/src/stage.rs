@@ -1,4 +1,4 @@
-//! [`Cell`]: one lock under one fault: a server, processes, what is done to them, and what the checker says.
+//! [`Cell`]: one lock under one fault: a server, processes, what happens to them, and the checker's findings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +37,7 @@ use scene::Scene;
 pub struct Cell {
     /// The promises that were broken.
     pub broken: BTreeMap<Promise, Finding>,
-    /// A stretch of the first take that broke none.
+    /// A stretch of the first take that broke no promise.
     pub kept: Option<Reel>,
     /// How often the fault hit.
     pub hits: usize,
@@ -52,7 +52,7 @@ pub struct Finding {
 }
 
 impl Cell {
-    /// Adds what another take showed.
+    /// Adds the results of another take.
     pub(crate) fn add(&mut self, other: Self) {
         self.hits += other.hits;
         for (promise, finding) in other.broken {
@@ -62,7 +62,7 @@ impl Cell {
     }
 }
 
-/// How many locks are fought for at once, each with a victim of its own and the same two others.
+/// How many locks are contended at once, each by its own victim and the same two others.
 const SCENES: usize = 2;
 const OTHERS: usize = 2;
 /// What a busy machine may add to any time.
@@ -70,8 +70,8 @@ const NOISE: Duration = Duration::from_millis(250);
 /// A process that has not ended by then never does.
 const END: Duration = Duration::from_secs(20);
 
-/// Plays a cell once. The seed and the fault decide what is done and when, whatever the lock; `test` is the test of this
-/// binary that serves its processes, `None` when its `main` does.
+/// Plays a cell once. The seed and the fault decide what happens and when, whatever the lock. `test` is the test of this binary
+/// that serves its processes; `None` when its `main` does.
 pub(crate) fn play(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>) -> Cell {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let over = Arc::new(AtomicBool::new(false));
@@ -116,7 +116,7 @@ fn perform(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>, f
     for scene in &scenes {
         scene.prepare();
     }
-    // Spawned here and not in the scenes' threads: a process ends with the thread that started it.
+    // Spawned here, and not in the scenes' threads: a process ends with the thread that started it.
     let mut others: Vec<_> = others.iter().map(|part| Actor::start(part, test)).collect();
     let mut victims: Vec<_> = scenes.iter().map(|scene| Actor::start(&scene.part, test)).collect();
     let hits = thread::scope(|threads| {
@@ -143,7 +143,7 @@ fn perform(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>, f
     hits
 }
 
-/// The history. Where a lease's end is in the value, the server's record is told so.
+/// The history. If a lease's end is in the value, it is added to the server's record.
 fn read(plate: &Plate, folder: &Path) -> History {
     let history = History::read(folder);
     if !plate.ends_in_value {
@@ -172,7 +172,7 @@ fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, F
         splits: false,
         linger: Duration::ZERO,
     };
-    // Of several, the first shows how it began.
+    // Of several violations, the first shows how it began.
     let mut violations = judge(history, &bounds);
     violations.sort_by_key(|violation| violation.range);
     let mut broken = BTreeMap::new();

@@ -7,7 +7,7 @@ use crate::hall::{HALL, Plate};
 use crate::stage::Cell;
 use crate::verdict::Promise;
 
-/// What was seen, a row for each lock.
+/// The results, one row per lock.
 #[derive(Debug)]
 pub struct Table {
     cells: Vec<(&'static str, Fault, Cell)>,
@@ -18,14 +18,14 @@ impl Table {
         Self { cells }
     }
 
-    /// What was seen of one lock under one fault.
+    /// The result of one lock under one fault.
     #[must_use]
     pub fn cell(&self, plate: &Plate, fault: Fault) -> Option<&Cell> {
         let found = self.cells.iter().find(|(name, under, _)| *name == plate.name && *under == fault);
         found.map(|(.., cell)| cell)
     }
 
-    /// What a cell says: the numbers of the broken promises.
+    /// The text of a cell: the numbers of the broken promises.
     #[must_use]
     pub fn text(&self, plate: &Plate, fault: Fault) -> String {
         match self.cell(plate, fault) {
@@ -45,7 +45,7 @@ impl Table {
         Promise::ALL.into_iter().filter(is_broken).collect()
     }
 
-    /// What is not as it has to be: this project's lock broken, or a published one not caught where it is wrong.
+    /// What is not as expected: this project's lock broken, or a published one not caught where it is wrong.
     #[must_use]
     pub fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
@@ -72,7 +72,7 @@ impl Table {
         mistakes
     }
 
-    /// For each cell with a finding the stretches of history that show it.
+    /// For each cell with a finding, the stretches of history that show it.
     #[must_use]
     pub fn drawn(&self) -> String {
         let mut text = String::new();

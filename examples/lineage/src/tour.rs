@@ -1,4 +1,4 @@
-//! [`Tour`]: every lock under every fault, some at the same time.
+//! [`Tour`]: every lock under every fault, some of them at the same time.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -9,7 +9,7 @@ use crate::hall::{HALL, Plate};
 use crate::stage::{self, Cell};
 use crate::table::Table;
 
-/// How much is tried.
+/// The size of the tour.
 #[derive(Clone, Copy, Debug)]
 pub struct Tour {
     /// Repeats every random decision.
@@ -20,13 +20,13 @@ pub struct Tour {
     pub test: Option<&'static str>,
 }
 
-/// Cells that are played at the same time: most of their time passes in waiting.
+/// How many cells are played at the same time: they spend most of their time waiting.
 const AT_ONCE: usize = 5;
-/// A fault may miss on a busy machine: it is repeated this number of times at most, until what has to be seen is seen.
+/// A fault may miss on a busy machine. It is repeated at most this many times, until the expected result is seen.
 const MORE_TAKES: u64 = 4;
 
 impl Tour {
-    /// Plays every cell; `progress` is told how many are done, of how many.
+    /// Plays every cell; `progress` gets the number of finished cells, and of all.
     ///
     /// # Panics
     ///

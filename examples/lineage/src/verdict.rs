@@ -21,7 +21,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// All that the checker can see broken here.
+    /// All promises whose breach the checker can see here.
     pub const ALL: [Self; 9] = [
         Self::Exclusion,
         Self::Fencing,
@@ -40,7 +40,7 @@ impl Promise {
         self as u8
     }
 
-    /// What is promised, in a sentence.
+    /// The promise, in a sentence.
     #[must_use]
     pub fn means(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Promise {
             Some("C6") => Self::NoOrphans,
             Some("C7") if violation.check.ends_with("by the server") => unbacked(violation, history),
             Some("C7") => Self::Ownership,
-            // What a caller is told of a lost hold.
+            // What a caller learns of a lost hold.
             Some("C8") => Self::NoUnprotectedWork,
             Some("C9") => Self::NoLeaks,
             _ => Self::Order,
@@ -92,7 +92,7 @@ impl fmt::Display for Promise {
     }
 }
 
-/// The last lease of the violation's lock that began until an instant, of those that `is_it`.
+/// The last lease of the violation's lock, among those that `is_it`, that began until an instant.
 fn lease_until(violation: &Violation, history: &History, at: u64, is_it: impl Fn(&Owned) -> bool) -> Option<Owned> {
     let owners = history.owners();
     let leases = owners.get(violation.key.as_deref()?)?;
@@ -104,8 +104,8 @@ fn is_of_the_killed(violation: &Violation, history: &History) -> bool {
     lease.is_some_and(|lease| lease.process().is_some_and(|process| history.killed.contains_key(process)))
 }
 
-/// A hold that the server does not know: its lease ended by itself under the body, or somebody else took it away, or it
-/// was granted what others had.
+/// A hold that the server does not know: its lease expired under the body, or somebody else removed it, or the hold was
+/// granted what others had.
 fn unbacked(violation: &Violation, history: &History) -> Promise {
     let key = violation.key.as_deref().unwrap_or_default();
     let is_it = |range: (u64, &str)| range == (violation.range.0, key);

@@ -1,6 +1,6 @@
 //! The page in a headless Chromium: every exhibit is shown, steps go forward and back, and an overlap can be seen.
 //!
-//! By night only: it plays a tour of its own. `MUSEUM_PAGE=FILE` walks through a page that was written before.
+//! Only with `./test.sh --all`: it plays its own tour. `MUSEUM_PAGE=FILE` walks through a page that was written before.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use museum::{Fault, HALL, Tour};
 use serde::Deserialize;
 use tests::child;
 
-/// Not a test of its own: what the processes of this file do.
+/// Not a test: the processes of this file run it.
 #[test]
 fn worker() {
     if let Some(part) = child::role() {
@@ -24,16 +24,16 @@ fn worker() {
 struct Seen {
     lock: String,
     title: String,
-    /// What its verdict says to be broken.
+    /// The promise that its verdict reports as broken.
     promise: Option<u8>,
-    /// How many runs stand side by side.
+    /// How many runs are next to each other.
     runs: usize,
     steps: usize,
-    /// How many steps of the exhibit show at first, then after each of three keys: forward, forward, back.
+    /// How many steps of the exhibit are visible at first, then after each of three keys: forward, forward, back.
     shown: [usize; 4],
-    /// How many show at its end.
+    /// How many are visible at its end.
     at_end: usize,
-    /// Steps with an overlap that is hatched and labelled, at the end: of the exhibit, and of ours.
+    /// Steps with a hatched and labelled overlap, at the end: of the exhibit, and of ours.
     overlaps: usize,
     /// Late writes that the store took, and that it refused.
     lost: usize,
@@ -71,7 +71,7 @@ fn every_exhibit_is_shown_step_by_step_and_an_overlap_is_seen_where_there_is_one
         assert!(seen.lock != "ours" || seen.promise.is_none() && seen.overlaps == 0, "{seen:?}");
     }
     assert!(seen.iter().any(|seen| seen.promise == Some(1)));
-    // Where the holder is too slow or cut off, a write of its comes late.
+    // When the holder is too slow or cut off, one of its writes arrives late.
     let late = |fault: &str| seen.iter().filter(move |seen| seen.title.ends_with(fault)).collect::<Vec<_>>();
     for fault in [Fault::SlowHolder, Fault::CutOff].map(|fault| fault.title().join(" ")) {
         let (ours, others): (Vec<_>, Vec<_>) = late(&fault).into_iter().partition(|seen| seen.lock == "ours");
@@ -80,10 +80,10 @@ fn every_exhibit_is_shown_step_by_step_and_an_overlap_is_seen_where_there_is_one
     }
 }
 
-/// Opens the file as a visitor would, and reads what the walk wrote down.
+/// Opens the file as a visitor would, and reads the result of the walk.
 fn walked(file: &Path, folder: &Path) -> Vec<Seen> {
     let mut browser = Command::new("chromium");
-    // The sandbox of Chromium refuses to run as root, as tests in containers do. The only page is our own.
+    // Chromium's sandbox refuses to run as root, as tests in containers do. The only page is our own.
     browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
     browser.arg(format!("--user-data-dir={}", folder.join("profile").display()));
     let output = browser.arg(format!("file://{}", file.display())).output().unwrap();

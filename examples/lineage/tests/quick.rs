@@ -5,7 +5,7 @@
 use museum::{Fault, HALL, Plate, Promise, Reel, Step, Table, Tour};
 use tests::child;
 
-/// Not a test of its own: what the processes of this file do.
+/// Not a test: the processes of this file run it.
 #[test]
 fn worker() {
     if let Some(part) = child::role() {
@@ -29,8 +29,8 @@ fn overlaps(reel: &Reel) -> usize {
     reel.steps.iter().filter(|step| step.holders.len() > 1).count()
 }
 
-/// Whether two hold the lock, or one holds what the server has given to another, who has not heard of it yet.
-fn is_beside_another(step: &Step) -> bool {
+/// Whether two hold the lock, or the server has given one's lock to another that does not know it yet.
+fn overlaps_with_another(step: &Step) -> bool {
     let has_other_owner = |holder| step.owner.as_ref().is_some_and(|owner| owner != holder);
     step.holders.len() > 1 || step.holders.iter().any(has_other_owner)
 }
@@ -42,7 +42,7 @@ fn every_cell_has_its_steps(table: &Table, plate: &Plate, fault: Fault) {
         let steps = &finding.reel.steps;
         assert!(steps.is_sorted_by_key(|step| step.at), "{name}: {steps:#?}");
         assert!(steps.iter().any(|step| step.is_broken), "{name}, {promise}: {steps:#?}");
-        assert!(*promise != Promise::Exclusion || steps.iter().any(is_beside_another), "{name}: {steps:#?}");
+        assert!(*promise != Promise::Exclusion || steps.iter().any(overlaps_with_another), "{name}: {steps:#?}");
     }
     if cell.broken.is_empty() {
         let kept = cell.kept.as_ref().unwrap();
@@ -69,7 +69,7 @@ fn the_page_stands_alone_and_its_lessons_have_exhibits(table: &Table) {
                 let is_it = |promise: &Promise| promise.number().to_string() == number;
                 assert!(cell.broken.keys().any(is_it), "{link}: {:?}", cell.broken.keys());
             }
-            // Where nothing is promised, nothing is broken: a task is passed over.
+            // Nothing is promised here, so nothing is broken: a task is passed over.
             None => assert!(cell.kept.as_ref().unwrap().passed_over > 0, "{link}"),
         }
     }

@@ -1,5 +1,5 @@
 "use strict";
-// Walks through the page as a visitor does, by clicks and keys, and writes down what can be seen.
+// Walks through the page as a visitor does, by clicks and keys, and records what can be seen.
 (() => {
   const press = (key) => document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
   const runs = () => [...document.querySelectorAll(".run")];

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, Shop};
 
-/// An address, as callers send it and get it.
+/// An address, as callers send and receive it.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Address {
     address: String,

@@ -1,4 +1,4 @@
-//! [`Database`]: the connections and the tables. Nothing here knows of locks.
+//! [`Database`]: the connections and the tables. Nothing here knows about locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const TABLES: [&str; 5] = [
      paid BIGINT NOT NULL, fence BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS payments (order_id BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS addresses (user_id BIGINT NOT NULL, address TEXT NOT NULL, is_default BIGINT NOT NULL)",
-    // The key of a night is the last line: should the lock ever fail, the second report of a night fails here.
+    // A night's key is the last line of defence: if the lock ever fails, the second report of a night fails here.
     "CREATE TABLE IF NOT EXISTS reports (day BIGINT PRIMARY KEY, sold BIGINT NOT NULL, made_by TEXT NOT NULL)",
 ];
 
@@ -36,7 +36,7 @@ pub struct Database {
     _folder: Option<Arc<TempDir>>,
 }
 
-/// What the tables say about a sale, for the load to judge.
+/// What the tables say about the sale, for the load to judge.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     /// How many of all items there were at the start.
@@ -54,7 +54,7 @@ pub struct Books {
 }
 
 impl Database {
-    /// Opens the database of this URL, or a SQLite file of its own, and makes what is missing.
+    /// Opens the database of this URL, or a temporary SQLite file, and creates what is missing.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Database {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what was made stays, and the next call goes on.
+    /// Cancel safe: what was created stays, and the next call continues.
     pub async fn open(url: Option<&str>, stock: i64) -> sqlx::Result<Self> {
         sqlx::any::install_default_drivers();
         let (url, folder) = if let Some(url) = url {
@@ -81,7 +81,7 @@ impl Database {
             .connect(&url)
             .await?;
         let database = Self { pool, _folder: folder };
-        // Postgres fails one of two instances that make the same table at once. The second try finds it made.
+        // Postgres fails one of two instances that create the same table at once. The second try finds it created.
         if database.create(stock).await.is_err() {
             database.create(stock).await?;
         }
@@ -139,7 +139,7 @@ impl Database {
 }
 
 async fn set_up_sqlite(connection: &mut AnyConnection) -> sqlx::Result<()> {
-    // A second writer waits instead of failing, also for the switch to WAL: first of all, then.
+    // A second writer waits instead of failing. This comes first, because the switch to WAL may have to wait, too.
     connection.execute("PRAGMA busy_timeout = 30000").await?;
     // Readers don't wait for the writer.
     connection.execute("PRAGMA journal_mode = WAL").await?;

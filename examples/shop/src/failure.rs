@@ -11,10 +11,10 @@ use crate::{LockProblem, Problem};
 /// Why the shop did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The lock could not be had, or was lost.
+    /// The lock could not be acquired, or was lost.
     #[error("{}", .0.error())]
     Lock(LockProblem),
-    /// Another holder of the lock has been at the row since. Nothing was written.
+    /// A later holder of the lock has claimed the row since. Nothing was written.
     #[error("refused by the fence: another holder of the lock came later")]
     Fenced,
     /// Nothing is left of the item.

@@ -1,14 +1,14 @@
-//! What a fencing token does in this shop.
+//! The purpose of the fencing tokens in this shop.
 //!
 //! A lock can be lost while its holder still works. Instance A has read that one lamp is left, under token 10. Redis restarts
-//! without its data, and instance B gets the lock of the lamp, under token 11. Then there are two holders.
+//! without its data, and instance B gets the lamp's lock, under token 11. Then there are two holders.
 //!
 //! 1. **A holder raises the fence before it reads** ([`claim`]). A holder with a smaller token is refused here.
 //! 2. **A holder writes only if the fence is still its own** (`WHERE fence = token`). When B has raised the fence to 11, the
 //!    write of A finds 11 and not 10, and changes nothing.
 //!
-//! The first step is needed because a sale reads first, and writes what follows from it. A fence that only a write raises lets A
-//! write after B has read, and then B writes what it made of the old number: one lamp too many is sold. A write that does not
+//! The first step is needed because a sale reads first, and its write depends on the read. If only a write raised the fence, A could
+//! write after B has read, and then B would write a result of the old number: one lamp too many is sold. A write that does not
 //! depend on a read needs the second step only, with `<=`.
 
 use lock_runtime::FencingToken;
@@ -23,8 +23,8 @@ pub(crate) enum Fenced {
     Order,
 }
 
-/// Raises the fence of a row to this token. What is read after it, in the same transaction, is what the next write may be
-/// based on. Returns the token as the database has it.
+/// Raises the fence of a row to this token. The next write may depend on what is read after this, in the same transaction. Returns the
+/// token as the database has it.
 pub(crate) async fn claim(
     transaction: &mut Transaction<'_, Any>,
     table: Fenced,

@@ -9,11 +9,11 @@
 //! | flash sale: `POST /items/{id}/buy` | `sale.rs` | one lock per item; the fencing token guards the stock |
 //! | payment: `POST /orders/{id}/pay` | `payment.rs` | one lock per order; the fencing token guards the order |
 //! | default address: `PUT /users/{id}/default-address` | `address.rs` | one lock per user, on the handler itself |
-//! | nightly report: a background task | `nightly_report.rs` | one lock per night; who finds it busy leaves the night to the other |
+//! | nightly report: a background task | `nightly_report.rs` | one lock per night; if it is busy, another instance writes it |
 //!
 //! With `--features otel` it sends traces to an OpenTelemetry collector.
 //!
-//! What callers are told when a lock could not be had is in [`LockProblem`]. In which order the service stops is in [`serve`].
+//! What callers learn when a lock could not be acquired is in [`LockProblem`]. The order in which the service stops is in [`serve`].
 
 mod address;
 mod database;
@@ -47,5 +47,5 @@ pub use serve::{serve, stop_signal};
 pub use settings::Settings;
 pub use shop::Shop;
 
-/// Why the service can't start; its text is what the operator reads.
+/// Why the service can't start; the operator reads its text.
 pub type StartFailure = Box<dyn std::error::Error + Send + Sync>;

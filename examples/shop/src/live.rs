@@ -1,4 +1,4 @@
-//! [`Live`]: what the page at `/` shows, several times a second, as server-sent events.
+//! [`Live`]: the data of the page at `/`, several times a second, as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::Shop;
 
 const BEAT: Duration = Duration::from_millis(250);
 
-/// The last picture of the shop, for all who watch.
+/// The last picture of the shop, for all viewers.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     last: watch::Sender<String>,
@@ -31,10 +31,10 @@ struct Picture {
     is_connected: bool,
     items: Vec<Item>,
     unpaid: i64,
-    /// Of this instance: locks that it holds, and tasks that wait in it.
+    /// In this instance: the locks that it holds, and the tasks that wait in it.
     held: u64,
     waiting: u64,
-    /// In a second, from task to task in this instance, and from another instance.
+    /// Per second: from task to task in this instance, and from another instance.
     hand_overs: f64,
     hand_offs: f64,
 }
@@ -56,7 +56,7 @@ impl Live {
         Self { last: watch::Sender::default(), stop }
     }
 
-    /// Takes pictures until the service stops. Without a viewer it takes none: each costs a command for each item.
+    /// Takes pictures until the service stops. Without a viewer it takes none: each picture costs one command per item.
     pub(crate) async fn publish(self, shop: Arc<Shop>) {
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -83,7 +83,7 @@ async fn picture(shop: &Shop, before: LockStats, stats: LockStats, passed: Durat
     let unpaid = sqlx::query_scalar(unpaid).fetch_one(shop.database.pool()).await?;
     let mut items = Vec::with_capacity(rows.len());
     for (id, name, at_start, stock) in rows {
-        // While the server is away nobody knows who holds a lock. The page says that it is away.
+        // While the server is away nobody knows the holders. The page says that the server is away.
         let lock = shop.locks.inspect("sale", &id).await.ok().flatten();
         let (holder, waiting) = lock.map_or_else(Default::default, |lock| (lock.holder, lock.waiting));
         items.push(Item { id, name, at_start, stock, holder, waiting });

@@ -1,4 +1,4 @@
-//! [`LockProblem`]: what a `LockError` is in HTTP. No other file decides that.
+//! [`LockProblem`]: how a `LockError` is answered in HTTP. No other file decides that.
 //!
 //! | kind of error | status | `Retry-After` | why |
 //! |---|---|---|---|
@@ -21,16 +21,16 @@ use lock_runtime::{ErrorKind, LockError};
 
 use crate::Problem;
 
-/// When the error does not tell: long enough for a hand-over, short enough for a customer.
+/// When the error has no time: long enough for a hand-over, short enough for a customer.
 const SOON: Duration = Duration::from_secs(1);
-/// The longest that a caller is told to wait. The holder's lease says how long others wait when it has crashed.
+/// The longest wait that a caller is given. The holder's lease only limits how long others wait when it has crashed.
 const LATE: Duration = Duration::from_secs(5);
 
-/// A [`LockError`] as an answer. It tells the log everything, and the caller what the caller can do.
+/// A [`LockError`] as an answer. The log gets everything, and the caller gets what the caller can act on.
 ///
-/// It needs nothing of the shop, so it could be a feature `axum` of the crate. It is here because a service has to decide two
+/// It needs nothing from the shop, so it could be a feature `axum` of the crate. It is here because a service has to decide two
 /// things itself: whether a busy thing is a conflict (409) or a load (503), and whether lost work may be sent again (here: no).
-/// A default for both would be wrong for half of all services. And a new major version of axum would be one of the crate.
+/// A default for both would be wrong for half of all services. And a new major version of axum would force one of the crate.
 #[derive(Debug)]
 pub struct LockProblem {
     error: LockError,
@@ -44,7 +44,7 @@ impl From<LockError> for LockProblem {
 }
 
 impl LockProblem {
-    /// The lock is one that many callers want at once, who have nothing to do with each other.
+    /// For a lock that many unrelated callers want at once.
     #[must_use]
     pub fn of_crowd(error: LockError) -> Self {
         Self { error, is_of_crowd: true }
@@ -56,7 +56,7 @@ impl LockProblem {
         &self.error
     }
 
-    /// What the caller is told.
+    /// The caller's answer.
     #[must_use]
     pub fn problem(&self) -> Problem {
         let unavailable = |code, detail| Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(SOON);
@@ -93,7 +93,7 @@ impl LockProblem {
     fn log(&self) {
         let (error, status) = (&self.error, self.problem().status.as_u16());
         match self.error.kind() {
-            // Many callers at once are no reason to wake anybody. Busy locks are counted in the metrics.
+            // Many callers at once are no reason to wake an operator. Busy locks are counted in the metrics.
             ErrorKind::Busy | ErrorKind::Overloaded | ErrorKind::ShutDown => {
                 tracing::debug!(status, %error, "no lock");
             }

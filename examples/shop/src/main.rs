@@ -10,7 +10,7 @@ async fn main() -> Result<(), StartFailure> {
     let signal = async {
         stop_signal().await?;
         stop.cancel();
-        // A second signal does not wait for anything.
+        // A second signal stops at once.
         stop_signal().await
     };
     tokio::select! {

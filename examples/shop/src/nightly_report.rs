@@ -12,21 +12,21 @@ use crate::{Failure, Shop};
 /// How long to wait when the report of a night could not be made, or another instance makes it.
 const NEXT_TRY: Duration = Duration::from_mins(1);
 
-/// What an instance found when it wanted to make a report.
+/// The outcome for an instance that wanted to make a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Night {
     /// This instance has made the report.
     Made,
-    /// The report was there.
+    /// The report existed already.
     MadeBefore,
 }
 
 impl Shop {
     /// Makes the report of a day, unless it was made.
     ///
-    /// The lock alone is not enough: an instance that comes a second later finds the lock free. So the report is a row, and who
-    /// has the lock looks for the row first. `timeout_ms = 0`: an instance that finds the lock busy does not wait, because
-    /// another instance makes this very report. It looks again later, should the other instance die.
+    /// The lock alone is not enough: an instance that asks a second later finds the lock free. So the report is a row, and the
+    /// holder of the lock looks for the row first. `timeout_ms = 0`: an instance that finds the lock busy does not wait, because
+    /// another instance is making this very report. It looks again later, in case the other instance dies.
     ///
     /// # Errors
     ///

@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use crate::fence::{Fenced, claim};
 use crate::{Failure, Shop};
 
-/// What came of a payment.
+/// The outcome of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Payment {
     /// The money was taken now.
     Made,
-    /// The order was paid before. No money was taken.
+    /// The order had been paid before. No money was taken.
     MadeBefore,
 }
 
 #[cache_lock(prefix = "payment", manager = &self.locks, timeout_s = 5, expire_s = 3)]
 impl Shop {
-    /// The instance that dies between the bank's answer and the commit leaves the order open, and the next call pays it. A real
-    /// bank takes the number of the order as its idempotency key, so that the customer does not pay twice then.
+    /// If the instance dies between the bank's answer and the commit, the order stays open, and the next call pays it. A real bank
+    /// takes the order's number as its idempotency key, so that the customer does not pay twice then.
     #[cache_lock(key = order, fenced = token)]
     pub(crate) async fn pay_locked(&self, order: i64) -> Result<Payment, Failure> {
         let (is_paid, fence) = self.claim_order(order, token).await?;

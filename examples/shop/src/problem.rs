@@ -1,4 +1,4 @@
-//! [`Problem`]: what a caller reads when something went wrong (RFC 9457).
+//! [`Problem`]: the answer that a caller reads when something went wrong (RFC 9457).
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use serde_json::json;
 
 /// An answer of the type `application/problem+json`.
 ///
-/// `code` is for programs, `detail` is for people. Neither names a lock, a holder or a server: a caller who reads these learns
-/// how the shop is built, and a name of a lock may contain what only its owner may know.
+/// `code` is for programs, `detail` is for people. Neither names a lock, a holder or a server: that would show a caller how the shop is
+/// built, and a lock's name may contain secrets of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The status of the answer.
@@ -37,7 +37,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let title = self.status.canonical_reason().unwrap_or_default();
         let body = json!({
-            // The status says what kind of problem it is; `code` says which.
+            // The status gives the kind of the problem; `code` says which one it is.
             "type": "about:blank",
             "title": title,
             "status": self.status.as_u16(),
@@ -47,7 +47,7 @@ impl IntoResponse for Problem {
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (self.status, [(CONTENT_TYPE, json)], body.to_string()).into_response();
         if let Some(pause) = self.retry_after {
-            // Whole seconds, rounded up: a caller that comes too early finds the same problem.
+            // Whole seconds, rounded up: a caller that tries too early finds the same problem.
             let seconds = pause.as_millis().div_ceil(1000).max(1);
             if let Ok(seconds) = HeaderValue::try_from(seconds.to_string()) {
                 response.headers_mut().insert(RETRY_AFTER, seconds);

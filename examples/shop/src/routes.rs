@@ -24,7 +24,7 @@ pub struct App {
 }
 
 impl App {
-    /// The shop, its numbers for `/metrics`, and what tells it to stop.
+    /// The shop, its numbers for `/metrics`, and the token that stops it.
     #[must_use]
     pub fn new(shop: Arc<Shop>, metrics: PrometheusHandle, stop: CancellationToken) -> Self {
         Self { shop, live: Live::new(stop), metrics }
@@ -33,7 +33,7 @@ impl App {
 
 /// The service's paths.
 ///
-/// The page and the metrics show who holds which lock. A service for the public has them on a port of their own.
+/// The page and the metrics show which instance holds which lock. A public service should serve them on a separate port.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/items/{id}/buy", post(buy))
@@ -55,8 +55,8 @@ async fn pay(State(shop): State<Arc<Shop>>, Path(order): Path<i64>) -> Result<Js
     Ok(Json(shop.pay(order).await?))
 }
 
-/// Whether the instance should get requests. It is not ready while the server of its locks is away. It is alive then: who
-/// restarts it for that makes the outage longer.
+/// Whether the instance should get requests. It is not ready while the server of its locks is away. But it is alive: restarting it for
+/// that would make the outage longer.
 async fn ready(State(shop): State<Arc<Shop>>) -> (StatusCode, &'static str) {
     if shop.locks.is_connected() {
         (StatusCode::OK, "ready\n")

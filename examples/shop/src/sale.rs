@@ -14,14 +14,14 @@ const LARGEST_ORDER: i64 = 1 << 53;
 /// What a customer gets for a purchase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The number of the order, which is to be paid.
+    /// The number of the order, which has to be paid.
     pub order: i64,
-    /// What was bought.
+    /// The item that was bought.
     pub item: i64,
 }
 
-/// A sale takes milliseconds, so a lease of 3 s is plenty: an instance that dies keeps its item unsold for no longer. A
-/// crowd is usual before an item, so a customer waits for up to 5 s.
+/// A sale takes milliseconds, so a lease of 3 s is plenty: a dead instance blocks its item for no longer. A crowd is usual for
+/// an item, so a customer waits for up to 5 s.
 #[cache_lock(prefix = "sale", manager = &self.locks, timeout_s = 5, expire_s = 3)]
 impl Shop {
     #[cache_lock(key = item, fenced = token, on_fail = |error| Err(Failure::Lock(LockProblem::of_crowd(error))))]
@@ -43,7 +43,7 @@ impl Shop {
         Ok((stock, fence))
     }
 
-    /// The lock is kept until after the commit: a lock that is released before protects nothing.
+    /// The lock is held until after the commit: a lock that is released earlier protects nothing.
     async fn sell(&self, item: i64, left: i64, fence: i64) -> Result<Receipt, Failure> {
         let mut transaction = self.database.pool().begin().await?;
         let write = "UPDATE items SET stock = $1 WHERE id = $2 AND fence = $3";
@@ -78,7 +78,7 @@ mod tests {
 
     /// A has read the stock, and its lock is lost. B gets the lock and reads the stock, too. Only B may write what it has read.
     #[tokio::test]
-    async fn who_lost_the_lock_can_not_sell_from_what_it_has_read() {
+    async fn a_holder_that_lost_the_lock_can_not_sell_from_what_it_has_read() {
         let mut settings = Settings::from_env().unwrap();
         settings.work = Duration::ZERO;
         let database = Database::open(None, 3).await.unwrap();

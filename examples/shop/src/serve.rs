@@ -12,19 +12,19 @@ use crate::nightly_report::report_each_night;
 use crate::telemetry::Telemetry;
 use crate::{App, Settings, Shop, StartFailure, router};
 
-/// How long requests may take to end after the signal. With the 5 s of the locks (`Builder::drain`) and their last 6 s it fits
-/// into the 30 s that Kubernetes gives by default.
+/// How long requests may take to end after the signal. Together with the 5 s of the locks (`Builder::drain`) and their last 6 s it
+/// fits into the 30 s that Kubernetes gives by default.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Serves until `stop` is cancelled, then stops in this order:
 ///
 /// 1. **axum**: no new connections; requests that were accepted are answered. They still need locks.
 /// 2. **the background tasks**: the nightly report ends if it has begun.
-/// 3. **the locks**: `shutdown` releases what is left, so that other instances need not wait for a lease to end.
+/// 3. **the locks**: `shutdown` releases what is left, so that other instances need not wait for a lease to expire.
 /// 4. **the database**: a body of step 3 may still have used it.
-/// 5. **the telemetry**: it tells of all the steps before.
+/// 5. **the telemetry**: it reports all the steps before.
 ///
-/// The other way round (locks first) each accepted request that still needs a lock gets 503.
+/// In the reverse order (locks first) each accepted request that still needs a lock would get 503.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ const DRAIN: Duration = Duration::from_secs(15);
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: the locks of a dropped call end with their leases. Cancel `stop`.
+/// Not cancel safe: the locks of a dropped call expire with their leases. Cancel `stop`.
 pub async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), StartFailure> {
     let telemetry = Telemetry::install()?;
     let metrics = telemetry.metrics.clone();
@@ -48,7 +48,7 @@ pub async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), St
     tracing::info!("listening on http://{}", listener.local_addr()?);
     let served = serve_http(listener, app, &stop).await;
 
-    // The service also ends when its socket fails: then nobody has told the background tasks yet.
+    // The service also ends when its socket fails: then the background tasks have not been stopped yet.
     stop.cancel();
     while background.join_next().await.is_some() {}
     upkeep.abort();
@@ -78,7 +78,7 @@ async fn serve_http(listener: TcpListener, app: App, stop: &CancellationToken) -
 ///
 /// # Errors
 ///
-/// When the signals can't be heard.
+/// When the process can't listen for signals.
 ///
 /// # Cancel safety
 ///

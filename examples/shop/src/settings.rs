@@ -1,4 +1,4 @@
-//! [`Settings`]: what the environment says.
+//! [`Settings`]: the service's configuration from the environment.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::StartFailure;
 pub struct Settings {
     /// `HOST`: the address to listen on. By default 127.0.0.1: the page and the metrics are not for everybody.
     pub host: String,
-    /// `PORT`: by default 3000. With 0 the system chooses a free port, which the service tells when it listens.
+    /// `PORT`: by default 3000. With 0 the system chooses a free port, which the service prints when it listens.
     pub port: u16,
     /// `DATABASE_URL`: Postgres, or a SQLite file. By default SQLite in a temporary file, which ends with the service.
     pub database_url: Option<String>,
     /// `REDIS_URL`: any address that the builder of the locks takes. By default the locks are in memory.
     pub redis_url: String,
-    /// `SHOP_STOCK`: how many of each item there are, when the items are not in the database yet. By default 100.
+    /// `SHOP_STOCK`: the stock of each item, if the items are not in the database yet. By default 100.
     pub stock: i64,
     /// `SHOP_WORK_MS`: how long the shop asks others (for a price, for the money) between its read and its write. By default 2 ms.
     pub work: Duration,

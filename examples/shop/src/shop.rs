@@ -6,7 +6,7 @@ use lock_runtime::LockManager;
 
 use crate::{Database, Failure, Receipt, Settings, StartFailure};
 
-/// A server that was away for this long is reported at once. Without it each request of an outage would hang for its timeout.
+/// A server that has been away for this long is reported at once. Without it each request in an outage would hang for its timeout.
 const FAIL_FAST: Duration = Duration::from_millis(500);
 
 /// The locks, the database, and how the shop works.
@@ -45,7 +45,7 @@ impl Shop {
         Self { locks, database, work: settings.work, is_locked: settings.is_locked }
     }
 
-    /// Sells one of an item. Returns the order, which is to be paid.
+    /// Sells one piece of an item. Returns the order, which has to be paid.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Shop {
         if self.is_locked { self.pay_locked(order).await } else { self.pay_unlocked(order).await }
     }
 
-    /// Asks somebody else for something: what a price, or the money, takes.
+    /// Waits as long as asking others takes, for a price, or for the money.
     pub(crate) async fn ask_others(&self) {
         tokio::time::sleep(self.work).await;
     }

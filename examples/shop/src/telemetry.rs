@@ -12,14 +12,14 @@ use crate::StartFailure;
 #[cfg(feature = "otel")]
 use crate::traces::Traces;
 
-/// From a lock that is free to a night of work, in seconds. With buckets the metrics are histograms, which the dashboard of
-/// `docs/telemetry` wants.
+/// From a free lock to a night of work, in seconds. With buckets the metrics are histograms, which the dashboard of
+/// `docs/telemetry` needs.
 const BUCKETS: [f64; 7] = [0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
 
-/// How often the exporter forgets what it need not keep.
+/// How often the exporter drops data that it need not keep.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What the service tells of itself. Its end sends the last traces.
+/// The telemetry of the service. Dropping it sends the last traces.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) metrics: PrometheusHandle,
@@ -32,7 +32,7 @@ impl Telemetry {
     /// stdout; `RUST_LOG=info,lock_runtime=debug` shows outages step by step.
     pub(crate) fn install() -> Result<Self, StartFailure> {
         let events = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-        // Colours on a terminal only.
+        // Colours only on a terminal.
         let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal()).with_filter(events);
         let subscriber = tracing_subscriber::registry().with(lines);
         #[cfg(feature = "otel")]

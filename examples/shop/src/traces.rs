@@ -36,7 +36,7 @@ impl Traces {
     }
 }
 
-/// Sends what was not sent yet. It blocks for the collector's answer, so it comes last.
+/// Sends what has not been sent yet. It blocks for the collector's answer, so it is the last step.
 impl Drop for Traces {
     fn drop(&mut self) {
         if let Err(error) = self.provider.shutdown() {

@@ -1,5 +1,5 @@
-//! The same sale and the same payment without a lock: what `load --no-lock` shows. Each is right as long as nobody else does it
-//! at the same time.
+//! The same sale and payment without a lock, for `load --no-lock`. Each is correct only if nobody else does it at the same
+//! time.
 
 use crate::sale::add_order;
 use crate::{Failure, Payment, Receipt, Shop};

@@ -13,7 +13,7 @@ use crate::output::{Output, brief, table};
 use crate::place::Place;
 use crate::sample::{Sample, Summary};
 
-/// A case and what was measured. A lock and its release are one.
+/// One case and its measurements. A lock and its release count as one.
 #[derive(Debug, Serialize)]
 struct Case {
     #[serde(rename = "case")]
@@ -24,7 +24,7 @@ struct Case {
     times: Summary,
 }
 
-/// Longer than anything that is measured.
+/// Longer than any case takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(place: &Place, output: &Output, bench: &Bench) -> Result<ExitCode, Failure> {
@@ -53,7 +53,7 @@ pub(crate) async fn run(place: &Place, output: &Output, bench: &Bench) -> Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Locks and releases for a while. The locks have names that nobody else has.
+/// Acquires and releases for a while, under names that nothing else uses.
 async fn measure(
     name: &'static str,
     managers: &[LockManager],

@@ -12,25 +12,23 @@ mod checks;
 mod clock;
 mod trial;
 
-/// How a check came out.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Good,
-    /// Locks work, and may break in a way that the text names.
+    /// Locks work, but may break in a way that the text names.
     Doubt,
     Bad,
-    /// The server does not tell, mostly for a missing right.
+    /// The server refused to answer, mostly because of a missing right.
     Unknown,
 }
 
-/// One check of one server.
 #[derive(Debug, Serialize)]
 struct Finding {
     server: String,
     check: &'static str,
     verdict: Verdict,
-    /// What was found.
     found: String,
     /// What to change.
     advice: Option<String>,
@@ -41,7 +39,7 @@ impl Finding {
         Self { server: server.to_owned(), check, verdict, found: found.into(), advice: None }
     }
 
-    /// The server refuses to tell.
+    /// The server refuses to answer.
     fn unknown(server: &str, check: &'static str, right: &str) -> Self {
         Self::new(server, check, Verdict::Unknown, format!("the server does not tell; that needs {right}"))
     }

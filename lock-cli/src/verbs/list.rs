@@ -12,9 +12,9 @@ use crate::output::{Lock, Output, lock_table};
 use crate::place::Place;
 use crate::server::{is_denied, items, text};
 
-/// How many keys the server looks at per command: some tenths of a millisecond.
+/// How many keys one command scans: some tenths of a millisecond for the server.
 const KEYS_PER_SCAN: u64 = 1000;
-/// How many keys are looked at together.
+/// How many keys are examined together.
 const AT_ONCE: usize = 100;
 
 pub(crate) async fn run(place: &Place, output: &Output, list: &List) -> Result<ExitCode, Failure> {
@@ -24,20 +24,20 @@ pub(crate) async fn run(place: &Place, output: &Output, list: &List) -> Result<E
     Ok(found.code())
 }
 
-/// The locks that are held, in the order of their names.
+/// The held locks, sorted by name.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) locks: Vec<Lock>,
-    /// A bound ended the search before all was looked at.
+    /// A limit ended the search early.
     pub(crate) is_cut: bool,
-    /// What could not be looked at, and why. Locks may be missing for it.
+    /// What could not be examined, and why. Locks may be missing because of it.
     pub(crate) problems: Vec<String>,
 }
 
 impl Found {
-    /// Prints the locks, and tells what is missing.
+    /// Prints the locks, and reports what is missing.
     pub(crate) fn show(&self, output: &Output) -> Result<(), Failure> {
-        // Nobody may say that no lock is held who has not looked at all of them.
+        // "No lock is held" may be printed only after all servers were searched.
         if self.problems.is_empty() || !self.locks.is_empty() {
             output.print(&self.locks, || match self.locks.as_slice() {
                 [] => "no lock is held".to_owned(),
@@ -58,8 +58,8 @@ impl Found {
     }
 }
 
-/// Looks through all servers with SCAN, which never stops a server for long. Each string key costs the server a `GET` as well, and each
-/// lock a script. A key is a lock when its value is a token of a manager; `who` shows also what other clients lock.
+/// Searches all servers with SCAN, which never blocks a server for long. Each string key costs the server a `GET` as well, and each lock a
+/// script. A key is a lock if its value is a manager's token; `who` also shows the locks of other clients.
 pub(crate) async fn find(locks: &LockManager, list: &List) -> Found {
     let mut search = Search { locks, list, seen: BTreeSet::new(), found: Found::default(), refusal: None };
     for server in locks.servers() {
@@ -73,19 +73,18 @@ pub(crate) async fn find(locks: &LockManager, list: &List) -> Found {
     search.end()
 }
 
-/// A search under way.
 struct Search<'a> {
     locks: &'a LockManager,
     list: &'a List,
-    /// The locks that were looked at: SCAN may return a key twice, and each server of a quorum has it.
+    /// The locks examined so far: SCAN may return a key twice, and each server of a quorum has it.
     seen: BTreeSet<String>,
     found: Found,
-    /// The first error of a look at a lock.
+    /// The first error of examining a lock.
     refusal: Option<LockError>,
 }
 
 impl Search<'_> {
-    /// Looks through a server. The error says why the rest of the server was not looked at.
+    /// Searches a server. The error says why the rest of it was skipped.
     async fn scan(&mut self, server: &LockServer) -> Result<(), String> {
         let (count, mut cursor, mut looked_at) = (KEYS_PER_SCAN.to_string(), "0".to_owned(), 0);
         loop {
@@ -97,7 +96,7 @@ impl Search<'_> {
             cursor = text(&next).unwrap_or_default();
             looked_at += KEYS_PER_SCAN;
             let mut names: Vec<String> = items(keys).iter().filter_map(text).collect();
-            // Without the helper keys.
+            // Helper keys are no locks.
             names.retain(|name| !name.starts_with('{'));
             for some in names.chunks(AT_ONCE) {
                 self.look_at(server, some).await?;
@@ -115,21 +114,21 @@ impl Search<'_> {
         }
     }
 
-    /// Adds those of these keys that are locks. Most keys of a server may be something else.
+    /// Adds the locks among these keys. Most keys of a server may be something else.
     async fn look_at(&mut self, server: &LockServer, names: &[String]) -> Result<(), String> {
-        // No more than may be a token: any other value may have any size.
+        // Only as much as a token may have: other values may have any size.
         let gets: Vec<_> = names.iter().map(|name| ["GETRANGE", name, "0", "1023"]).collect();
         let values = try_join_all(gets.iter().map(|get| server.ask(get))).await.map_err(|away| away.to_string())?;
         let may_be_lock = |value: &Result<_, _>| match value {
             Ok(value) => text(value).is_some_and(|value| LockManager::is_lock_value(&value)),
-            // The look at the lock says why, or finds its value elsewhere: the slot of a cluster may have moved.
+            // Examining the lock gives the reason, or finds its value elsewhere: the slot of a cluster may have moved.
             Err(_) => true,
         };
         let locks = names.iter().zip(&values).filter(|(_, value)| may_be_lock(value)).map(|(name, _)| name);
         let new: Vec<_> = locks.filter(|name| self.seen.insert((*name).clone())).collect();
         for look in join_all(new.iter().map(|name| self.locks.inspect_named(name))).await {
             match look {
-                // A lock may be gone by now.
+                // The lock may be gone by now.
                 Ok(lock) => self.found.locks.extend(lock.filter(|lock| lock.holder.is_some()).map(Lock::from)),
                 // No lock can have this name.
                 Err(LockError::InvalidKey { .. }) => {}
@@ -141,7 +140,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whether more locks were found than are wanted. So there are more than are shown.
+    /// Whether more locks were found than will be shown.
     fn has_enough(&self) -> bool {
         self.found.locks.len() > self.list.limit
     }

@@ -1,4 +1,4 @@
-//! `lockctl completions SHELL` and `lockctl man`: what packages install beside the program.
+//! `lockctl completions SHELL` and `lockctl man`: what packages install with the program.
 
 use std::io::Write as _;
 use std::process::ExitCode;

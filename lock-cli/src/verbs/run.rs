@@ -17,16 +17,16 @@ mod signals;
 const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 /// While a command waits for its lock, the server may be away, or refuse, for this long.
 const AWAY: Duration = Duration::from_secs(10);
-/// How long a look takes whether the server refuses, and the pause before it.
+/// How long checking for a refusal takes, and the pause before it.
 const LOOK: Duration = Duration::from_secs(1);
-/// What shells say of a command that is not there, or is no program.
+/// The shells' exit codes for a command that does not exist, or is no program.
 const NOT_FOUND: u8 = 127;
 const NO_PROGRAM: u8 = 126;
-/// What shells add to a signal's number.
+/// Shells add this to a signal's number.
 const SIGNALLED: i32 = 128;
 
 pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
-    let Run { name, timeout, expire, kill_after, label, command } = run;
+    let Run { name, timeout, expire, kill_after, label, note, command } = run;
     let set = |builder: lock_runtime::Builder| {
         let builder = builder.fail_fast(AWAY);
         if let Some(label) = &label { builder.label(label) } else { builder }
@@ -35,6 +35,7 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
     // From here on no signal ends this program without its command.
     let mut signals = Signals::listen()?;
     let request = locks.lock_named(&name).timeout(timeout.unwrap_or(ENDLESS)).expire(expire);
+    let request = if let Some(note) = &note { request.note(note) } else { request };
     let guard = tokio::select! {
         guard = request.acquire() => guard?,
         refusal = lasting_refusal(&locks, &name) => {
@@ -58,7 +59,7 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
             Err(Failure::new(LOST, format!("lock `{name}` was {how}: {ran}")))
         }
         Err(error) => {
-            // The command ran under its lock, which ends by itself.
+            // The command did run under its lock, which expires by itself.
             tell(&error);
             Ok(code_of(ended.status))
         }
@@ -66,11 +67,11 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Ends with the error when each look has found for [`AWAY`] that the server refuses. A server that refuses for a moment, as in a
-/// failover, is waited for.
+/// Returns the error once every check for [`AWAY`] has found that the server refuses. A server that refuses for a moment, as in a failover,
+/// is waited for.
 ///
-/// A wait says why it failed only at its end. So a look is a second, short wait: it stands behind the first one in this process, asks
-/// nothing, and ends with what the last ask of the first one was told. The first one keeps its place among all who wait.
+/// A wait reports why it failed only when it ends. So a check is a second, short wait: it queues behind the first one in this process,
+/// sends nothing, and ends with the reply to the first one's last ask. The first one keeps its place in the queue.
 async fn lasting_refusal(locks: &LockManager, name: &str) -> LockError {
     let mut since = None;
     loop {
@@ -84,14 +85,12 @@ async fn lasting_refusal(locks: &LockManager, name: &str) -> LockError {
     }
 }
 
-/// How a command ended.
 struct Ended {
     status: ExitStatus,
-    /// It was stopped because its lock was lost.
+    /// Stopped because its lock was lost.
     is_stopped: bool,
 }
 
-/// Runs the command while the lock is held.
 async fn under(
     guard: &LockGuard,
     words: Vec<std::ffi::OsString>,
@@ -115,7 +114,7 @@ async fn under(
     Ok(Ended { status, is_stopped: true })
 }
 
-/// Tells the command to end, and kills it when it does not.
+/// Asks the command to end, and kills it if it does not.
 async fn stop(child: &mut Child, kill_after: Duration, signals: &mut Signals) -> Result<ExitStatus, Failure> {
     signals::terminate(child);
     let patience = tokio::time::sleep(kill_after);
@@ -132,7 +131,7 @@ async fn stop(child: &mut Child, kill_after: Duration, signals: &mut Signals) ->
     Ok(child.wait().await?)
 }
 
-/// The command's own status; as shells have it for a command that a signal ended.
+/// The command's own exit code; for a command that a signal ended, the shells' code.
 fn code_of(status: ExitStatus) -> ExitCode {
     #[cfg(unix)]
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);

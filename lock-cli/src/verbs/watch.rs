@@ -14,7 +14,7 @@ use crate::output::{BAD, HEAD, Lock, Output, clean, lock_table};
 use crate::place::Place;
 use crate::verbs::list::{Found, find};
 
-/// The shortest time between two looks: the servers have other work.
+/// The shortest interval: the servers have other work.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(place: &Place, output: &Output, watch: &Watch) -> Result<ExitCode, Failure> {
@@ -22,13 +22,13 @@ pub(crate) async fn run(place: &Place, output: &Output, watch: &Watch) -> Result
     let screen = (!output.is_json() && std::io::stdout().is_terminal()).then(Screen::enter).transpose()?;
     let watched = tokio::select! {
         watched = look_again_and_again(&locks, output, watch, screen.is_some()) => watched,
-        () = told_to_end() => Ok(ExitCode::SUCCESS),
+        () = wait_for_stop_signal() => Ok(ExitCode::SUCCESS),
     };
     drop(screen);
     watched
 }
 
-/// Returns the exit code of the last look.
+/// Returns the exit code of the last update.
 async fn look_again_and_again(
     locks: &LockManager,
     output: &Output,
@@ -53,13 +53,13 @@ async fn look_again_and_again(
     Ok(code)
 }
 
-/// One picture of the live table.
+/// One frame of the live table.
 fn frame(found: &Found) -> String {
     let waiting: usize = found.locks.iter().map(|lock: &Lock| lock.waiting.len()).sum();
     let more = if found.is_cut { " (and more)" } else { "" };
     let mut text = format!("{HEAD}{} locks{HEAD:#}{more}, {waiting} processes wait\n", found.locks.len());
     for problem in &found.problems {
-        // To a text this can't fail.
+        // Writing to a `String` can't fail.
         let _ = writeln!(text, "{BAD}{}{BAD:#}", clean(problem));
     }
     text.push('\n');
@@ -67,7 +67,7 @@ fn frame(found: &Found) -> String {
     text
 }
 
-/// The terminal's second screen, without a cursor. Dropping it brings the first one back.
+/// The terminal's alternate screen, without a cursor. Dropping it restores the main one.
 struct Screen;
 
 impl Screen {
@@ -78,7 +78,7 @@ impl Screen {
         Ok(Self)
     }
 
-    /// Draws over the last picture: each line is cleared behind its end, so that nothing flickers.
+    /// Draws over the last frame: each line is cleared after its end, so nothing flickers.
     fn draw(text: &str) -> Result<(), Failure> {
         let height = terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0));
         let lines: Vec<&str> = text.lines().take(height.saturating_sub(2)).collect();
@@ -92,14 +92,14 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         let mut out = anstream::stdout().lock();
-        // A terminal that is gone needs no first screen.
+        // If the terminal is gone, there is no screen to restore.
         let _ = out.write_all(b"\x1b[?25h\x1b[?1049l");
         let _ = out.flush();
     }
 }
 
 /// Waits for Ctrl-C, or for the signal to end.
-async fn told_to_end() {
+async fn wait_for_stop_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

@@ -27,8 +27,9 @@ pub(crate) fn describe(lock: &Lock) -> String {
     let waiting = if waiting.is_empty() { "nobody".to_owned() } else { waiting.join(", ") };
     let (name, holder, mode, left) = (clean(&lock.name), lock.holder_text(), &lock.mode, lock.left_text());
     let until = if lock.rests || lock.awaits_adopter { "then it is free" } else { "if the holder does not renew" };
+    let (held, note) = (lock.held_text(), lock.note_text());
     format!(
-        "{HEAD}{name}{HEAD:#}\nholder   {DOUBT}{holder}{DOUBT:#}\nmode     {mode}\nleft     {left} ({until})\n\
-         waiting  {waiting}"
+        "{HEAD}{name}{HEAD:#}\nholder   {DOUBT}{holder}{DOUBT:#}\nnote     {note}\nheld     {held}\nmode     {mode}\n\
+         left     {left} ({until})\nwaiting  {waiting}"
     )
 }

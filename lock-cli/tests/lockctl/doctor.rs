@@ -1,4 +1,4 @@
-//! `doctor`: what it finds at a server, and at several.
+//! `doctor`: what it finds on one server, and on several.
 
 use serde_json::Value;
 use tests::cluster::Cluster;
@@ -24,8 +24,18 @@ fn verdict(findings: &Value, check: &str) -> (String, String) {
 fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
     let sound = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let findings = json(&lockctl(&["--json", "doctor", &sound.url()]).assert().success().get_output().stdout);
-    let sound_in =
-        ["version", "replicas", "persistence", "eviction", "latency", "clock", "alarms", "replica waits", "locks"];
+    let sound_in = [
+        "version",
+        "replicas",
+        "persistence",
+        "eviction",
+        "latency",
+        "clock",
+        "alarms",
+        "release",
+        "replica waits",
+        "locks",
+    ];
     for check in sound_in {
         assert_eq!(verdict(&findings, check).0, "good", "{check}: {findings}");
     }
@@ -46,7 +56,7 @@ fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
     }
 }
 
-/// What a server of another kind lacks is named where it matters to somebody, and nobody is told to give rights.
+/// What another kind of server lacks is named where it matters, and no advice is given to grant rights.
 #[test]
 fn a_doctor_names_what_a_server_can_not_do() {
     let server = Server::start();
@@ -77,7 +87,7 @@ fn a_doctor_names_what_a_server_can_not_do() {
     assert!(told.contains("kevy 1.39.0 lacks RESP3") && !told.contains("Rights"), "{told}");
 }
 
-/// A server that does not answer gets one finding. Nobody is told to give rights for it.
+/// A server that does not answer gets one finding, without advice to grant rights.
 #[test]
 fn a_doctor_finds_a_server_of_several_that_does_not_answer() {
     let mut quorum = Servers::of(Kind::Redis, 3);
@@ -108,11 +118,11 @@ fn a_doctor_finds_a_slot_that_no_master_serves() {
     assert!(found["found"].as_str().unwrap().contains("16383 of 16384"), "{findings}");
 }
 
-/// Only a refusal that says that nothing is tracked shows that the server could track.
+/// Only the refusal that nothing is tracked shows that the server could track.
 #[test]
 fn a_doctor_does_not_take_any_refusal_for_alarms() {
     let server = Server::start();
-    // The command is refused for the type of its key.
+    // The command is refused because of its key's type.
     server.tell("SET a b");
     let instead = |words: &[String]| {
         let is_tracking = words[0] == "CLIENT" && words.get(1).is_some_and(|word| word == "TRACKING");
@@ -123,7 +133,7 @@ fn a_doctor_does_not_take_any_refusal_for_alarms() {
     assert_eq!(verdict(&findings, "alarms").0, "unknown", "{findings}");
 }
 
-/// The rights as docs/protocol.md has them.
+/// The rights as in docs/protocol.md.
 #[test]
 fn a_doctor_is_content_with_the_rights_of_one_namespace_and_leaves_nothing() {
     let server = Server::start();
@@ -140,4 +150,40 @@ fn a_doctor_is_content_with_the_rights_of_one_namespace_and_leaves_nothing() {
     assert_eq!(verdict(&findings, "sharing").0, "good", "{findings}");
     let left = || server.keys().into_iter().filter(|(_, left)| *left == -1).collect::<Vec<_>>();
     assert!(left().is_empty(), "{:?}", left());
+}
+
+/// By ability: a server of any name and version may have either command.
+#[test]
+fn a_doctor_says_how_locks_are_released() {
+    let release = |url: &str| {
+        let findings = json(&lockctl(&["--json", "doctor", url]).assert().get_output().stdout);
+        let found = finding(&findings, "release");
+        (found["verdict"].as_str().unwrap().to_owned(), found["found"].as_str().unwrap().to_owned())
+    };
+    let old = Server::start();
+    let (verdict, found) = release(&old.url());
+    assert!(verdict == "good" && found.contains("neither"), "{found}");
+    let new = Server::of(Kind::Valkey, &[]);
+    assert_eq!(release(&new.url()), ("good".to_owned(), "by DELIFEQ".to_owned()));
+    new.tell(&format!("ACL SETUSER least on >pass ~* &cache_lock:* -@all {LEAST_RIGHTS}"));
+    let (verdict, found) = release(&new.url().replace("redis://", "redis://least:pass@"));
+    assert!(verdict == "doubt" && found.contains("DELIFEQ"), "{found}");
+    // As in Redis 8.4.
+    let instead = |words: &[String]| match words[0].as_str() {
+        "DELIFEQ" => Some(vec!["LACKING".to_owned()]),
+        "DELEX" if words.len() == 4 => Some(vec!["DELIFEQ".to_owned(), words[1].clone(), words[3].clone()]),
+        "DELEX" => Some(vec!["DELIFEQ".to_owned()]),
+        _ => None,
+    };
+    let other = Proxy::disguised(&new, Disguise { name: "kevy", version: "1.39.0", instead });
+    assert_eq!(release(&other.url()), ("good".to_owned(), "by DELEX".to_owned()));
+}
+
+/// Each master of a cluster has replicas of its own.
+#[test]
+fn a_doctor_asks_each_master_of_a_cluster_whether_replicas_can_confirm() {
+    let cluster = Cluster::start();
+    let findings = json(&lockctl(&["--json", "doctor", &cluster.url()]).assert().success().get_output().stdout);
+    let waits = findings.as_array().unwrap().iter().filter(|finding| finding["check"] == "replica waits");
+    assert_eq!(waits.filter(|finding| finding["verdict"] == "good").count(), 3, "{findings}");
 }

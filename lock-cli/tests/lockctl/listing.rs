@@ -1,4 +1,4 @@
-//! `list` and `watch`: which locks are seen, and what is said of the others.
+//! `list` and `watch`: which locks are shown, and what is reported about the others.
 
 use lock_runtime::{LockGuard, LockManager};
 use tests::cluster::Cluster;
@@ -10,7 +10,7 @@ use crate::{Held, json, on, text};
 /// How many locks a test holds that counts them.
 const LOCKS: usize = 20;
 
-/// A runtime, and locks that it holds.
+/// A runtime, and the locks held in it.
 fn holding(url: &str, count: usize) -> (tokio::runtime::Runtime, Vec<LockGuard>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let guards = runtime.block_on(async {
@@ -24,7 +24,7 @@ fn holding(url: &str, count: usize) -> (tokio::runtime::Runtime, Vec<LockGuard>)
     (runtime, guards)
 }
 
-/// The same URL, for a user who may do all but this.
+/// The same URL, for a user without these rights.
 fn without(server: &Server, rights: &str) -> String {
     server.tell(&format!("ACL SETUSER other on >pass ~* &* +@all {rights}"));
     server.url().replace("redis://", "redis://other:pass@")
@@ -55,7 +55,7 @@ fn a_list_has_the_locks_that_are_held_and_nothing_else() {
     assert_eq!(calls.of("keys"), 0, "KEYS stops the server");
     assert!(calls.of("scan") >= 3);
     let scripts = calls.of("evalsha") + calls.of("eval");
-    assert!(scripts <= 40, "what is no lock costs no script: {scripts}");
+    assert!(scripts <= 40, "a key that is not a lock costs no script: {scripts}");
     let some = json(&on(&url, &["--json", "list", "order:1*"]).assert().success().get_output().stdout);
     assert_eq!(some.as_array().unwrap().len(), 11);
     let few = on(&url, &["list", "--limit", "5"]).assert().success();
@@ -87,7 +87,7 @@ fn nobody_is_told_that_no_lock_is_held_who_may_not_look() {
     }
 }
 
-/// What the other servers know is shown all the same.
+/// What the other servers know is shown anyway.
 #[test]
 fn a_list_names_a_server_that_does_not_answer() {
     let (mut cluster, mut quorum) = (Cluster::of(Kind::Redis), Servers::of(Kind::Redis, 3));
@@ -114,7 +114,7 @@ fn a_list_says_when_its_limit_hides_locks() {
         assert_eq!(json(&listed.get_output().stdout).as_array().unwrap().len(), limit, "{url}");
         text(&listed.get_output().stderr).contains("--limit")
     };
-    // The server names all of them in one answer, and 100 are looked at together.
+    // The server names all of them in one answer, and 100 are examined together.
     let server = Server::start();
     let _one = holding(&server.url(), 110);
     assert!(is_cut(&server.url(), 100) && !is_cut(&server.url(), 110));

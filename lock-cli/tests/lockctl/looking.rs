@@ -1,5 +1,6 @@
-//! `who`, `release` and `bench`; and all verbs at every place.
+//! `who`, `release` and `bench`; and all verbs on every kind of server.
 
+use lock_runtime::LockManager;
 use serde_json::Value;
 use tests::cluster::Cluster;
 use tests::quorum::Servers;
@@ -62,7 +63,7 @@ fn a_lock_that_waits_for_its_adopter_is_not_shown_as_held() {
 }
 
 #[test]
-fn what_another_client_holds_is_shown_without_a_name() {
+fn a_lock_of_another_client_is_shown_without_a_name() {
     let server = Server::start();
     server.tell("SET order:8 somebody PX 60000");
     let shown = on(&server.url(), &["who", "order:8"]).assert().success();
@@ -87,6 +88,60 @@ fn a_release_by_force_stops_the_holder_and_says_whether_there_was_one() {
     assert!(told.to_string().contains("released by force"), "{told}");
 }
 
+/// Two holders share a lock by permits, and a third one waits.
+#[test]
+fn a_release_by_force_names_all_that_it_takes_and_takes_one_permit_of_a_named_holder() {
+    let north = Held::new("north");
+    let url = north.server.url();
+    let connecting = LockManager::builder().url(&url).label("south").connect();
+    let south = north.runtime.block_on(connecting).unwrap();
+    let permit = |locks: &LockManager| {
+        let request = locks.lock("render", &7).permits(3).timeout(SOON).expire(SOON * 3);
+        north.runtime.block_on(request.acquire()).unwrap()
+    };
+    let (first, second, other) = (permit(&north.locks), permit(&north.locks), permit(&south));
+    let waiting = north.runtime.spawn(south.lock("render", &7).permits(3).timeout(SOON).acquire());
+    eventually_blocking("it waits", SOON, || north.server.keys().contains_key("{render:7}:queue"));
+    let taken = |words: &[&str]| {
+        let words = [&["--json", "release", "--force", "render:7"], words].concat();
+        json(&on(&url, &words).assert().success().get_output().stdout)["holders"].clone()
+    };
+    let begun = std::time::Instant::now();
+    assert_eq!(taken(&["--holder", "north"]), serde_json::json!(["north"]));
+    // The oldest of the two. The waiter gets its place as soon as its holder has stopped.
+    let third = north.runtime.block_on(waiting).unwrap().unwrap();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(!first.is_valid() && second.is_valid() && other.is_valid() && third.is_valid());
+    let told = north.runtime.block_on(first.release()).unwrap_err();
+    assert!(told.to_string().contains("released by force"), "{told}");
+    // The mistake is named, and nothing is taken.
+    for words in [&["--holder", "west"][..], &["--holder", "north", "--foreign"]] {
+        on(&url, &[&["release", "--force", "render:7"], words].concat()).assert().code(2);
+    }
+    let alone = north.runtime.block_on(north.locks.lock("order", &7).acquire()).unwrap();
+    on(&url, &["release", "--force", "order:7", "--holder", "north"]).assert().code(2);
+    assert!(alone.is_valid());
+    let all = text(&on(&url, &["release", "--force", "render:7"]).assert().success().get_output().stdout);
+    assert!(all.contains("from all 3 who held it: north, south, south"), "{all}");
+    eventually_blocking("all are told", SOON, || [&second, &other, &third].iter().all(|guard| !guard.is_valid()));
+}
+
+/// The readers of a process share one lease.
+#[test]
+fn a_release_by_force_takes_the_readers_of_one_process() {
+    let north = Held::new("north");
+    let url = north.server.url();
+    let south = north.runtime.block_on(LockManager::builder().url(&url).label("south").connect()).unwrap();
+    let read = |locks: &LockManager| north.runtime.block_on(locks.lock("page", &7).read().acquire()).unwrap();
+    let (reader, other) = (read(&north.locks), read(&south));
+    on(&url, &["release", "--force", "page:7", "--holder", "north"]).assert().success();
+    assert!(!reader.is_valid() && other.is_valid());
+    drop(other);
+    // Nothing is left of the lease that was taken.
+    let writer = north.runtime.block_on(south.lock("page", &7).timeout(SOON).acquire()).unwrap();
+    assert!(writer.is_valid());
+}
+
 #[test]
 fn a_release_by_force_does_not_delete_what_an_application_keeps() {
     let server = Server::start();
@@ -99,7 +154,7 @@ fn a_release_by_force_does_not_delete_what_an_application_keeps() {
     }
     assert_eq!(server.owner("user:42:profile").as_deref(), Some("{}"));
     on(&server.url(), &["release", "--force", "--foreign", "user:42:profile"]).assert().success();
-    // What ends by itself is a lock of another kind of client.
+    // A value that expires by itself is a lock of another kind of client.
     server.tell("SET order:8 somebody PX 60000");
     on(&server.url(), &["release", "--force", "order:8"]).assert().success();
     assert!(server.keys().is_empty());
@@ -180,9 +235,38 @@ fn the_least_rights_are_enough() {
     assert_eq!(waiting(&url), (Value::from("till 3"), 1));
     on(&url, &["release", "--force", "order:7"]).assert().success();
     assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(0));
-    // Another right is named.
+    // A missing right is named.
     let refused = on(&url, &["list"]).assert().code(69);
     assert!(text(&refused.get_output().stderr).contains("+scan"), "{refused}");
+}
+
+/// The rights of a user who only looks, as in docs/protocol.md.
+#[test]
+fn a_user_that_only_looks_needs_few_rights_and_can_take_nothing() {
+    let held = Held::new("till 3");
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocol.md")).unwrap();
+    let rights = page.lines().find(|line| line.starts_with("ACL SETUSER looks ")).expect("the page has them");
+    held.server.tell(rights);
+    let url = held.server.url().replace("redis://", "redis://looks:secret@");
+    let guard = held.runtime.block_on(held.locks.lock("order", &7).fenced(true).acquire()).unwrap();
+    let _reader = held.runtime.block_on(held.locks.lock("page", &7).read().acquire()).unwrap();
+    let waiter = start(&held.server.url(), &["run", "order:7", "--timeout", "20s", "true"]);
+    eventually_blocking("it waits", SOON, || held.server.keys().contains_key("{order:7}:queue"));
+    let shown = json(&on(&url, &["--json", "who", "order:7"]).assert().success().get_output().stdout);
+    assert_eq!((&shown["holder"], shown["waiting"].as_array().unwrap().len()), (&Value::from("till 3"), 1));
+    assert_eq!(json(&on(&url, &["--json", "who", "order:8"]).assert().success().get_output().stdout), Value::Null);
+    for verb in [&["--json", "list"][..], &["--json", "watch", "--count", "1"]] {
+        let all = text(&on(&url, verb).assert().success().get_output().stdout);
+        assert!(all.contains("order:7") && all.contains("page:7"), "{all}");
+    }
+    for verb in [&["release", "--force", "order:7"][..], &["run", "order:9", "true"]] {
+        let refused = on(&url, verb).assert().code(69);
+        assert!(text(&refused.get_output().stderr).contains("Rights"), "{refused}");
+    }
+    let first = held.runtime.block_on(held.locks.inspect("order", &7)).unwrap().unwrap();
+    assert!(!first.is_forced && first.is_held_here);
+    drop(guard);
+    assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(0));
 }
 
 #[test]

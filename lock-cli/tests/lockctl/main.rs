@@ -1,4 +1,4 @@
-//! `lockctl` as a user runs it, on servers of the test's own.
+//! `lockctl` as a user runs it, on the test's own servers.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
@@ -9,6 +9,7 @@ mod papers;
 mod running;
 mod screen;
 mod servers;
+mod tls;
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -18,25 +19,25 @@ use serde_json::Value;
 use tests::server::Server;
 
 const SOON: Duration = Duration::from_secs(10);
-/// The commands that every user of locks needs, as docs/protocol.md has them.
+/// The commands that every user of locks needs, as in docs/protocol.md.
 const LEAST_RIGHTS: &str = "+set +get +del +pexpire +pttl +exists +zadd +zpopmin +zrange +zrem +zscore +time +publish +subscribe \
     +eval +evalsha";
 
-/// The program with these arguments, and no address in the environment.
+/// The program with these arguments, and without an address in the environment.
 fn lockctl(arguments: &[&str]) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_lockctl"));
     command.args(arguments).env_remove("REDIS_URL").timeout(Duration::from_secs(60));
     command
 }
 
-/// The same on a server.
+/// The program with these arguments, on a server.
 fn on(url: &str, arguments: &[&str]) -> assert_cmd::Command {
     let mut command = lockctl(arguments);
     command.env("REDIS_URL", url);
     command
 }
 
-/// The program, which hears all signals: also those that these tests were started to ignore, as a shell does in the background.
+/// The program, receiving all signals, even those that a shell made these tests ignore in the background.
 fn hearing(arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_lockctl")]).args(arguments);

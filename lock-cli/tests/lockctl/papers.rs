@@ -1,4 +1,4 @@
-//! What packages install beside the program.
+//! What packages install along with the program.
 
 use crate::{lockctl, text};
 

@@ -15,7 +15,7 @@ fn send(child: &Child, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// Waits until the lock is held, or is not.
+/// Waits until the lock is held, or until it is not.
 fn until_held(server: &Server, name: &str, is_held: bool) {
     eventually_blocking("the lock changes hands", SOON, || server.owner(name).is_some() == is_held);
 }
@@ -49,6 +49,19 @@ fn the_command_has_its_arguments_its_input_and_its_output() {
             .success();
     assert_eq!(text(&shown.get_output().stdout), "in\n--json job:1\n");
     assert_eq!(text(&shown.get_output().stderr), "oops\n");
+}
+
+#[test]
+fn the_lock_of_a_command_shows_its_note() {
+    let server = Server::start();
+    let url = server.url();
+    let mut running = start(&url, &["run", "--note", "night export", "job:1", "--", "sleep", "600"]);
+    until_held(&server, "job:1", true);
+    let shown = on(&url, &["who", "job:1"]).assert().success();
+    assert!(text(&shown.get_output().stdout).contains("night export"), "{shown}");
+    send(&running, Signal::TERM);
+    running.wait().unwrap();
+    on(&url, &["run", "--note", &"x".repeat(129), "job:1", "--", "true"]).assert().code(2);
 }
 
 #[test]
@@ -150,11 +163,11 @@ fn the_lease_ends_by_itself_when_the_server_goes_away_and_the_command_with_it() 
 }
 
 #[test]
-fn whoever_is_killed_leaves_the_lock_for_its_lease() {
+fn a_killed_program_leaves_the_lock_for_its_lease() {
     let server = Server::start();
     let mut child = start(&server.url(), &["run", "--expire", "3s", "job:1", "--", "cat"]);
     until_held(&server, "job:1", true);
-    // The command ends with its input.
+    // The command ends when its input ends.
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"x").unwrap();
     child.kill().unwrap();
@@ -164,7 +177,7 @@ fn whoever_is_killed_leaves_the_lock_for_its_lease() {
     until_held(&server, "job:1", false);
 }
 
-/// It would wait for ever: no lock can be had on a replica, and the connection lives.
+/// It would wait for ever: a replica grants no lock, and the connection stays alive.
 #[test]
 fn a_server_that_refuses_ends_the_wait_for_the_lock() {
     let server = Server::start();
@@ -174,7 +187,7 @@ fn a_server_that_refuses_ends_the_wait_for_the_lock() {
     assert!(text(&refused.get_output().stderr).contains("READONLY"), "{refused}");
 }
 
-/// Who waits keeps its place: the first of two that wait is the first to get the lock.
+/// A waiter keeps its place: the first of two waiters is the first to get the lock.
 #[test]
 fn a_long_wait_keeps_its_place() {
     let held = Held::new("l");
@@ -184,7 +197,7 @@ fn a_long_wait_keeps_its_place() {
     eventually_blocking("it waits", SOON, || queue().len() == 1);
     let behind = start(&held.server.url(), &["run", "--label", "second", "job:1", "--", "true"]);
     eventually_blocking("another waits", SOON, || queue().len() == 2);
-    // Longer than the looks whether the server refuses.
+    // Longer than the checks for a refusal.
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(6) {
         let waiting = queue();

@@ -29,7 +29,7 @@ fn a_live_table_shows_who_holds_and_ends_with_ctrl_c() {
 }
 
 #[test]
-fn what_is_no_terminal_gets_lines() {
+fn an_output_that_is_no_terminal_gets_lines() {
     let held = Held::new("l");
     let _guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
     let shown = on(&held.server.url(), &["--json", "watch", "--count", "3", "--interval", "50ms"]).assert().success();

@@ -1,4 +1,4 @@
-//! The first steps of a new user on a server of each kind: thirteen with the locks, and each verb of `lockctl` that looks or takes.
+//! A new user's first steps on each kind of server: thirteen steps with locks, and each verb of `lockctl` that looks or takes.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use tests::server::{Kind, Server};
 
 use crate::{SOON, lockctl, on, text};
 
-/// What hosted servers leave out, or some of them: <https://redis.io> and the vendors' pages have the lists.
+/// The commands that hosted servers leave out, or some of them: <https://redis.io> and the vendors' pages have the lists.
 const LEFT_OUT: &str = "-client|tracking -client|caching -wait -config -script -info -psubscribe -cluster|myid -ssubscribe \
     -sunsubscribe -spublish";
-/// A deadline that no step comes near.
+/// A deadline that no step reaches.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Makes each server a test by day, on the Redis of this machine, and by night on another.
+/// Makes two tests for each server: a default one on this machine's Redis, and one of `--all` on another server.
 macro_rules! on_each_kind {
     ($($steps:ident),+ $(,)?) => {
         mod redis {
@@ -46,7 +46,7 @@ async fn first_steps_where_much_is_left_out(kind: Kind) {
     verbs(&for_a_poor_user(&server, &server.url())).await;
 }
 
-/// As hosted serverless offers show themselves.
+/// What hosted serverless offers look like.
 async fn first_steps_on_one_node_with_all_slots(kind: Kind) {
     let cluster = Cluster::one_node(kind);
     steps(&cluster.url(), cluster.node(0), true).await;
@@ -61,7 +61,7 @@ fn for_a_poor_user(server: &Server, url: &str) -> String {
     url.replace("://", "://poor:secret@")
 }
 
-/// The thirteen steps. Where there are `alarms`, a lock that is deleted by hand is noticed at once.
+/// The thirteen steps. With `alarms`, a lock that is deleted by hand is noticed at once.
 async fn steps(url: &str, server: &Server, alarms: bool) {
     // 1: connect.
     let [one, other] = ["one", "other"].map(|label| LockManager::builder().url(url).label(label).connect());
@@ -70,7 +70,7 @@ async fn steps(url: &str, server: &Server, alarms: bool) {
     let guard = one.lock("p", "k").acquire().await.unwrap();
     assert!(other.lock("p", "k").try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
-    // 4: who waits is told.
+    // 4: the holder's process learns of a waiter.
     let guard = one.lock("p", "k").acquire().await.unwrap();
     let waiting = tokio::spawn(other.lock("p", "k").timeout(SOON).acquire());
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -121,9 +121,9 @@ async fn steps(url: &str, server: &Server, alarms: bool) {
     assert!(other.force_release("p", "f").await.unwrap());
     guard.lost().await;
     assert!(guard.release().await.unwrap_err().to_string().contains("by force"));
-    // 12: a lock that is deleted is noticed, at the latest by its renewal.
+    // 12: a deleted lock is noticed, at the latest by its renewal.
     let guard = one.lock("p", "d").expire(if alarms { LEASE } else { LEASE / 10 }).acquire().await.unwrap();
-    // Confirmed, and where there are alarms, armed.
+    // Confirmed, and armed if there are alarms.
     let confirmed = || guard.remaining() > if alarms { LEASE / 2 } else { LEASE / 20 };
     tests::patience::eventually("the lease is confirmed", SOON, confirmed).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -132,7 +132,7 @@ async fn steps(url: &str, server: &Server, alarms: bool) {
     guard.lost().await;
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     drop(guard);
-    // 13: a connection that breaks is made anew, and the lock that is held stays.
+    // 13: a broken connection is made again, and the lock stays held.
     let guard = one.lock("p", "k").acquire().await.unwrap();
     server.tell("CLIENT KILL TYPE normal");
     server.tell("CLIENT KILL TYPE pubsub");

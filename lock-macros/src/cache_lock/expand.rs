@@ -1,9 +1,8 @@
-//! What it becomes: wiring around the body, in line. All behaviour is in the runtime's `__private`.
+//! What the attribute becomes: wiring around the body, in line. All behaviour is in the runtime's `__private`.
 //!
-//! The expansion's own locals are at `mixed_site`, so that the body can't see them, and begin with `__`, so that no const
-//! of the user's is taken for a pattern; the names that the user asked for
-//! and the user's expressions keep the span they were written with, so that errors in them point there. Every path
-//! starts at the runtime: the user's crate may shadow `core`, `std` and the prelude.
+//! The expansion's own locals are at `mixed_site`, so the body can't see them, and begin with `__`, so no const of the user's is taken for
+//! a pattern. The names and expressions that the user wrote keep their span, so errors point there. Every path starts at the runtime: the
+//! user's crate may shadow `core`, `std` and the prelude.
 
 use proc_macro2::{Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -61,7 +60,7 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     quote!(#head #body)
 }
 
-/// All of the fn before its body. What lints are told of an unused argument moves to the variable in the body that stands for it.
+/// Everything before the body. Lint attributes of an unused argument move to the variable that replaces it in the body.
 fn head(lock: &Lock, function: &Function) -> impl ToTokens {
     let mut signature = function.signature.clone();
     for argument in &mut signature.inputs {
@@ -80,8 +79,8 @@ fn statements(block: &Block) -> TokenStream {
     quote!(#(#statements)*)
 }
 
-/// The user's own braces. By them the compiler tells whose code a block is: which edition's rules it has, whether a report of coverage
-/// counts its lines, and whether lints speak of the fn.
+/// The user's own braces. From their span the compiler decides whose code a block is: its edition, whether coverage counts its lines, and
+/// whether lints apply to it.
 fn in_braces(brace: token::Brace, inside: &TokenStream) -> TokenStream {
     let mut tokens = TokenStream::new();
     brace.surround(&mut tokens, |tokens| inside.to_tokens(tokens));
@@ -137,7 +136,7 @@ fn request(lock: &Lock) -> TokenStream {
     }
 }
 
-/// Checks that the compiler makes: of constants.
+/// The checks of constants, which the compiler runs.
 fn checks(lock: &Lock) -> TokenStream {
     let private = private(lock);
     let check = |option: &str, value: &TokenStream, place: Place| {
@@ -202,7 +201,7 @@ fn prefix(lock: &Lock) -> TokenStream {
 //         Err(error) => FromLockError::from_lock_error(error),
 //     }
 //
-// In a fn that waits on its thread, beside what is the same:
+// In a fn that waits on its thread, where it differs:
 //     let held = match enter_blocking(options, manager) { … };
 //     let guard: &LockGuard = Held::guard(&held.held);
 //     let outcome = Held::run(&held.held, move || { let _ = &id; let _ = &user; { body } });
@@ -210,7 +209,7 @@ fn prefix(lock: &Lock) -> TokenStream {
 fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let (private, names) = (private(lock), names(lock));
-    // The compiler takes a change to a variable that moved into a closure for a copy's, though its destructor reads it.
+    // The compiler takes an assignment to a variable moved into a closure for one to a copy, even though its destructor reads it.
     let allowed = lock.changes_arguments.then(|| quote_spanned!(site=> #[allow(unused_assignments)]));
     let (enter, run) = if lock.shape.is_blocking() {
         let run = quote_spanned! {site=>
@@ -231,14 +230,14 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
         let __outcome = 'lock: {
             let __held = match #enter {
                 #private::Ok(__held) => __held,
-                // In braces: `break 'lock ::path` reads as the label of a loop to the parser of some attributes.
+                // In braces: some attributes' parsers read `break 'lock ::path` as a loop label.
                 #private::Err(__error) => break 'lock { #private::Err(__error) },
             };
             #names #run
         };
         match __outcome {
             #private::Ok(__value) => __value,
-            // The option takes a closure: nobody could follow the advice to write its path instead.
+            // The option takes a closure, so the user could not write the closure's path instead.
             #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
             #private::Err(__error) => #fail,
         }
@@ -270,7 +269,7 @@ fn returned(lock: &Lock) -> Option<TokenStream> {
     })
 }
 
-/// A type that is left to the compiler, as in `Vec<_>`.
+/// A type with a part to infer, as in `Vec<_>`.
 struct FindBlank(bool);
 
 impl VisitMut for FindBlank {
@@ -279,19 +278,19 @@ impl VisitMut for FindBlank {
     }
 }
 
-/// Moves every argument into the body as a whole. Otherwise an argument that the body does not mention, and the fields
-/// that it leaves of another one, would be dropped after the release: a transaction would be rolled back without the lock.
+/// Moves every argument into the body as a whole. Otherwise an argument that the body does not mention, or the fields that it leaves in
+/// another one, would be dropped after the release: a transaction would be rolled back without the lock.
 ///
-/// What is mentioned first is dropped first. So the last argument is mentioned first: arguments are dropped in that order.
+/// The first one mentioned is dropped first. Arguments are dropped last to first, so the last one is mentioned first.
 fn arguments(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let arguments = lock.arguments.iter().rev().map(|Argument { name, conditions, is_unused, lints }| {
-        // A new variable, of which the compiler says that nobody uses it.
+        // A new variable, so that the compiler still reports the argument as unused.
         let variable = if *is_unused { name.to_token_stream() } else { quote_spanned!(site=> _) };
         quote_spanned! {site=>
             #(#conditions)*
             #(#lints)*
-            // An argument that is there to be dropped late may well be called `_transaction`.
+            // An argument that exists only to be dropped late may well be called `_transaction`.
             #[allow(clippy::used_underscore_binding)]
             let #variable = &#name;
         }
@@ -299,7 +298,7 @@ fn arguments(lock: &Lock) -> TokenStream {
     arguments.collect()
 }
 
-/// The variables that the user asked for.
+/// The variables of `guard` and `fenced`.
 fn names(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let (runtime, private) = (&lock.runtime, private(lock));
@@ -320,7 +319,7 @@ fn names(lock: &Lock) -> TokenStream {
     quote!(#guard #fenced)
 }
 
-/// What is returned instead of the body's value; `__error` is the match's.
+/// The value returned when the lock failed; `__error` is bound by the `match`.
 fn fail(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
@@ -330,7 +329,7 @@ fn fail(lock: &Lock) -> TokenStream {
             let span = output.span().resolved_at(site);
             quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(__error))
         }
-        // In parentheses, because `{ a } - b` and `match a { … } - b` would be two statements here.
+        // In parentheses: `{ a } - b` and `match a { … } - b` would be two statements here.
         OnFail::Value(value) => {
             let span = value.span().resolved_at(site);
             let value = quote_spanned!(span=> (#value));
@@ -340,7 +339,7 @@ fn fail(lock: &Lock) -> TokenStream {
             }}
         }
         OnFail::Closure(closure) => {
-            // With the type, a mismatch is shown in the closure.
+            // The type makes the compiler report a mismatch in the closure.
             let output = match lock.shape.output() {
                 Type::Never(_) => None,
                 output => Some(quote_spanned!(site=> ::<#output>)),
@@ -362,7 +361,7 @@ fn fail(lock: &Lock) -> TokenStream {
 //         { body }
 //     }
 //
-// So `?` and an early `return` know the type, and a mismatch is shown in the user's code.
+// With this, `?` and an early `return` know the type, and a mismatch is reported in the user's code.
 fn under_lock(lock: &Lock, brace: token::Brace, body: &TokenStream) -> TokenStream {
     let (private, site) = (private(lock), Span::mixed_site());
     let (arguments, output) = (arguments(lock), lock.shape.output());
@@ -376,7 +375,7 @@ fn under_lock(lock: &Lock, brace: token::Brace, body: &TokenStream) -> TokenStre
             }
         }
     });
-    // It allows nothing. But where an attribute stands, no lint calls the braces around a single expression unnecessary.
+    // It allows nothing, but below an attribute no lint calls the braces around a single expression unnecessary.
     let attribute = quote_spanned!(site=> #![allow()]);
     let body = in_braces(brace, &quote!(#attribute #body));
     in_braces(brace, &quote!(#arguments #typed #body))

@@ -1,7 +1,7 @@
-//! What was meant: every rule of the attribute, one function each.
+//! What the options mean: every rule of the attribute, one function each.
 
-use proc_macro2::{TokenStream, TokenTree};
-use quote::ToTokens;
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Expr, ExprBlock, ExprLit, FnArg, Ident, Lit, LitStr, Pat, Path, Stmt, Token, parse_quote};
 
@@ -33,50 +33,52 @@ mod proxy;
 mod quoted;
 mod shape;
 
+/// In bytes, as in the runtime.
+const LONGEST_NOTE: usize = 128;
+
 const PROXY_GOES_ON_A_TRAIT: &str =
     "`proxy` goes on a trait: write `#[cache_lock(proxy = LockedShop)]` above `trait Shop`, and leave it out here";
 
 /// A use of the attribute without mistakes.
 pub(super) struct Lock {
-    /// Where the runtime is.
+    /// The path of the runtime.
     pub(super) runtime: Path,
     pub(super) prefix: Prefix,
     pub(super) key: Key,
-    /// The calls that set up the request.
+    /// The method calls that set up the request.
     pub(super) settings: Vec<Setting>,
     /// A variant of the runtime's `OnLost`.
     pub(super) on_lost: Option<&'static str>,
     /// A variant of the runtime's `OnBusy`.
     pub(super) on_busy: Option<&'static str>,
-    /// The scoped or installed manager when there is none.
+    /// `None`: the scoped or installed manager.
     pub(super) manager: Option<Manager>,
     pub(super) on_fail: OnFail,
-    /// The name of the guard in the body.
+    /// The guard's name in the body.
     pub(super) guard: Option<Ident>,
-    /// The name of the fencing token in the body.
+    /// The fencing token's name in the body.
     pub(super) fenced: Option<Ident>,
     pub(super) shape: Shape,
-    /// The variables that move into the body, in their order.
+    /// The variables that move into the body, in order.
     pub(super) arguments: Vec<Argument>,
-    /// Whether the body may change one of them.
+    /// Whether the body may change an argument.
     pub(super) changes_arguments: bool,
 }
 
-/// A variable that moves into the body.
 pub(super) struct Argument {
     pub(super) name: Ident,
-    /// It is there on these conditions only.
+    /// Its `cfg` attributes.
     pub(super) conditions: Vec<Attribute>,
-    /// Nobody uses it: the compiler is to say so.
+    /// It is unused, and the compiler should report that.
     pub(super) is_unused: bool,
-    /// Which the compiler then says of another variable, unless one of these is there.
+    /// Lint attributes that move to the variable that the compiler then reports.
     pub(super) lints: Vec<Attribute>,
 }
 
 pub(super) enum Prefix {
     /// `is_const`: the compiler can check it.
     Written { text: Expr, is_const: bool },
-    /// The module's path and this name.
+    /// The module path and this name.
     FnName(String),
 }
 
@@ -88,7 +90,7 @@ pub(super) enum Manager {
 
 /// What the fn returns when the lock failed.
 pub(super) enum OnFail {
-    /// Its return type knows how to carry the error.
+    /// The return type can carry the error.
     FromLockError,
     Value(Expr),
     Closure(Expr),
@@ -104,8 +106,10 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let key = key::key(&mut options, function, shape.as_ref(), mistakes);
     let mut settings = duration::settings(&mut options, function, mistakes);
     settings.extend(renew(&mut options));
+    settings.extend(note(&mut options, mistakes));
     settings.extend(mode::sharing(&mut options, function, mistakes));
     mode::check_lease_can_linger(&settings, mistakes);
+    mode::check_delay_has_a_writer(&settings, mistakes);
     let is_blocking = shape.as_ref().is_some_and(Shape::is_blocking);
     let on_busy = on_busy::on_busy(&mut options, &settings, has_several_keys, mistakes);
     let on_lost = on_lost(&mut options, is_blocking, mistakes);
@@ -150,7 +154,7 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     })
 }
 
-/// What is in the braces of `{ N }`, which only say that the compiler is not to check the constant. In a call they would be unnecessary.
+/// The inside of `{ N }`: the braces only keep the compiler from checking the constant, and in a call they would be unnecessary.
 fn in_braces(written: &Expr) -> &Expr {
     match plain(written) {
         Expr::Block(ExprBlock { attrs, label: None, block }) if attrs.is_empty() => match block.stmts.as_slice() {
@@ -179,7 +183,7 @@ fn text(expression: &Expr) -> Option<&LitStr> {
     }
 }
 
-/// The prefix is the author's text: a literal, checked here by the runtime's rule, or a const.
+/// The prefix is written by the author: a literal, checked here by the runtime's rule, or a const.
 fn prefix(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Prefix {
     let Some(written) = options.value("prefix", "\"order\"", mistakes) else {
         return Prefix::FnName(function.signature.ident.to_string().trim_start_matches("r#").to_owned());
@@ -224,6 +228,33 @@ fn renew(options: &mut Options) -> Option<Setting> {
     let option = options.take("renew")?;
     let value = option.value.unwrap_or_else(|| parse_quote!(true));
     Some(Setting { method: "renew", place: value.span(), value: value.into_token_stream(), checked: None })
+}
+
+/// Any text. It is borrowed, because the argument that it names may move into the body.
+fn note(options: &mut Options, mistakes: &mut Mistakes) -> Option<Setting> {
+    let written = options.value("note", "format!(\"for {user}\")", mistakes)?;
+    let problem = match plain(&written) {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => problem_of_note(&text.value()),
+        Expr::Lit(_) => Some("`note` is a text: write `note = \"nightly import\"`, or `note = format!(…)`"),
+        _ => None,
+    };
+    if let Some(problem) = problem {
+        mistakes.at(&written, problem);
+        return None;
+    }
+    let (place, value) = (written.span(), in_braces(&written));
+    let span = place.resolved_at(Span::mixed_site());
+    Some(Setting { method: "note", value: quote_spanned!(span=> &(#value)), place, checked: None })
+}
+
+fn problem_of_note(text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        return Some("an empty note says nothing: leave it out");
+    }
+    if text.len() > LONGEST_NOTE {
+        return Some("a note has at most 128 bytes: write who or what needs the lock, and no more");
+    }
+    text.contains(char::is_control).then_some("a note has no control characters, such as a line break: leave it out")
 }
 
 /// A closure on a thread can't be stopped.
@@ -276,7 +307,7 @@ fn name(options: &mut Options, option: &str, example: &str, mistakes: &mut Mista
     name
 }
 
-/// What the expression is, where it is a name that something new can have: a path can also be one of four keywords.
+/// The identifier, if a new variable may have it: a path can also be one of four keywords.
 fn new_name(written: &Expr) -> Option<Ident> {
     let Expr::Path(path) = plain(written) else { return None };
     let name = path.path.get_ident().filter(|_| path.attrs.is_empty())?;
@@ -315,8 +346,8 @@ fn runtime(options: &mut Options, mistakes: &mut Mistakes) -> Path {
     }
 }
 
-/// All variables that the arguments introduce, but for an iterator that the keys use up, and for those that `on_fail` mentions: they
-/// are used after the body.
+/// All variables of the arguments except an iterator that the keys use up, and those that `on_fail` mentions, which are used after the
+/// body.
 fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) -> Vec<Ident> {
     let mut arguments = shape.variables_of_prelude().unwrap_or_else(|| variables(&function.signature.inputs));
     let used_up = match key {
@@ -326,7 +357,7 @@ fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) ->
     };
     arguments.retain(|argument| Some(argument) != used_up.as_ref());
     if let OnFail::Value(after) | OnFail::Closure(after) = on_fail {
-        // `|tx| …` has a variable of its own, whatever an argument is called.
+        // The `tx` of `|tx| …` is the closure's own, even if an argument has that name.
         let own = if let Expr::Closure(closure) = plain(after) {
             closure.inputs.iter().flat_map(bindings_of_pattern).collect()
         } else {
@@ -338,7 +369,7 @@ fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) ->
     arguments
 }
 
-/// Whether an argument is a variable that the body may change.
+/// Whether the body may change an argument's variable.
 fn changes_arguments(shape: &Shape, function: &Function) -> bool {
     let is_mut = |pattern: &Pat| any_token(pattern.to_token_stream(), &|token| token.to_string() == "mut");
     let mut arguments = function.signature.inputs.iter();
@@ -349,7 +380,7 @@ fn changes_arguments(shape: &Shape, function: &Function) -> bool {
     is_any || shape.patterns_of_prelude().any(is_mut)
 }
 
-/// What of the arguments is used outside of the body: by options and marks.
+/// The tokens outside the body that use arguments: options and marks.
 fn used_outside(written: &[Written], function: &Function) -> TokenStream {
     let values = written.iter().filter_map(|option| option.value.as_ref()).map(ToTokens::to_token_stream);
     let marked = function.marks.iter().filter_map(|mark| function.signature.inputs.get(mark.argument));
@@ -357,19 +388,19 @@ fn used_outside(written: &[Written], function: &Function) -> TokenStream {
     values.chain(marked).collect()
 }
 
-/// The attributes of the fn's argument that introduces this variable.
+/// The attributes of the argument that introduces this variable.
 fn attributes<'a>(variable: &Ident, function: &'a Function) -> &'a [Attribute] {
     let found = function.signature.inputs.iter().find(|argument| bindings(argument).contains(variable));
     if let Some(FnArg::Typed(typed)) = found { &typed.attrs } else { &[] }
 }
 
-/// On which conditions an argument is there at all.
+/// The argument's `cfg` attributes.
 fn conditions(argument: &Ident, function: &Function) -> Vec<Attribute> {
     let is_condition = |attribute: &&Attribute| attribute.path().is_ident("cfg");
     attributes(argument, function).iter().filter(is_condition).cloned().collect()
 }
 
-/// Whether the compiler would say that the argument is unused, if this macro were not there.
+/// Whether the compiler would report the argument as unused without this macro.
 fn is_unused(argument: &Ident, used_outside: &TokenStream, function: &Function) -> bool {
     let body = function.body.as_ref().map(|body| body.tokens.clone()).unwrap_or_default();
     *argument != "self"
@@ -378,7 +409,7 @@ fn is_unused(argument: &Ident, used_outside: &TokenStream, function: &Function) 
         && !mentions(body, argument)
 }
 
-/// Whether it sets the level of the lint that speaks of unused variables, as `#[cfg_attr(test, expect(unused))]` does.
+/// Whether it sets the level of the lint for unused variables, as `#[cfg_attr(test, expect(unused))]` does.
 pub(super) fn is_about_unused(attribute: &Attribute) -> bool {
     let is_level =
         ["allow", "expect", "warn", "deny", "forbid", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name));
@@ -387,8 +418,7 @@ pub(super) fn is_about_unused(attribute: &Attribute) -> bool {
     is_level && any_token(attribute.meta.to_token_stream(), &names)
 }
 
-/// The type system tells most of these by the runtime's `FromLockError`; a fn that returns nothing has no return type
-/// to point at.
+/// The type system finds most of these through the runtime's `FromLockError`; a fn that returns nothing has no return type to point at.
 fn check_failure_can_be_returned(shape: &Shape, on_fail: &OnFail, function: &Function, mistakes: &mut Mistakes) {
     if !matches!(on_fail, OnFail::FromLockError) || !shape.returns_nothing() {
         return;

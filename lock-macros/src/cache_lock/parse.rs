@@ -14,7 +14,6 @@ pub(super) use interface::{AboveAsyncTrait, Interface, Member, Method};
 mod block;
 mod interface;
 
-/// What the attribute may stand on.
 pub(super) enum Item {
     Function(Box<Function>),
     Interface(Box<Interface>),
@@ -29,9 +28,9 @@ pub(super) struct Written {
     pub(super) value: Option<Expr>,
 }
 
-/// The fn that the attribute stands on, without the marks on its arguments. Its body stays as it is, unread.
+/// The fn below the attribute, without the marks on its arguments. Its body is not parsed.
 pub(super) struct Function {
-    /// Where the attribute stands: the place of a mistake that is not about one of its tokens.
+    /// The attribute's span, for a mistake that is not about one of its tokens.
     pub(super) place: Span,
     pub(super) attributes: Vec<Attribute>,
     pub(super) visibility: Visibility,
@@ -53,11 +52,11 @@ pub(super) struct Body {
 pub(super) struct Mark {
     pub(super) attribute: Attribute,
     pub(super) is_complex: bool,
-    /// Which of the fn's arguments, `self` included.
+    /// The argument's index, counting `self`.
     pub(super) argument: usize,
 }
 
-/// Reads the options one by one; what can't be read is a mistake, and reading goes on behind the next comma.
+/// Reads the options one by one. An unreadable one is a mistake, and reading continues behind the next comma.
 pub(super) fn options(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Written> {
     let mut options = Vec::new();
     let parser = |input: ParseStream| {
@@ -99,7 +98,7 @@ fn option(input: ParseStream) -> syn::Result<Written> {
     }
     let last = input.cursor().token_stream().into_iter().last();
     let value = input.parse().map_err(|mistake: syn::Error| match last {
-        // The end of the options has no place of its own: the compiler would show the attribute as a whole.
+        // The end of the options has no span of its own: the compiler would show the whole attribute.
         Some(last) if mistake.to_string().starts_with("unexpected end of input") => {
             syn::Error::new(last.span(), format!("the value of `{name}` ends too early"))
         }
@@ -160,7 +159,7 @@ pub(super) fn conditional(attribute: &Meta) -> Option<(TokenStream, Punctuated<M
     list.parse_args_with(read).ok().filter(|_| list.path.is_ident("cfg_attr"))
 }
 
-/// The `cache_lock` in `#[cfg_attr(PREDICATE, cache_lock(…))]`, as a mistake: above a block or a trait nobody knows yet whether it counts.
+/// The `cache_lock` in `#[cfg_attr(PREDICATE, cache_lock(…))]`, as a mistake: on a block or a trait it is not known yet whether it applies.
 fn conditional_mark(attribute: &Meta) -> Option<syn::Error> {
     let (_, attributes) = conditional(attribute)?;
     attributes.iter().find_map(|attribute| {
@@ -200,7 +199,7 @@ fn read_function(input: ParseStream) -> syn::Result<Function> {
 }
 
 fn starts_a_fn(input: ParseStream) -> bool {
-    // Each word by its own type: a `TokenTree` could be all that a macro's `$item` stands for.
+    // Each word by its own type: a `TokenTree` could be everything that a macro's `$item` contains.
     let ahead = input.fork();
     while ahead.parse::<Token![const]>().is_ok()
         || ahead.parse::<Token![async]>().is_ok()
@@ -211,7 +210,7 @@ fn starts_a_fn(input: ParseStream) -> bool {
     ahead.peek(Token![fn])
 }
 
-/// Removes the marks from the arguments: the compiler knows no such attributes.
+/// Removes the marks from the arguments: the compiler does not know these attributes.
 fn take_marks(signature: &mut Signature) -> Vec<Mark> {
     let mut marks = Vec::new();
     for (argument, input) in signature.inputs.iter_mut().enumerate() {
@@ -242,7 +241,7 @@ impl ToTokens for Written {
 }
 
 impl Function {
-    /// All of the fn before its body, with this signature.
+    /// Everything before the body, with this signature.
     pub(super) fn head(&self, signature: &Signature) -> TokenStream {
         let Self { attributes, visibility, defaultness, .. } = self;
         quote::quote!(#(#attributes)* #visibility #defaultness #signature)

@@ -1,5 +1,3 @@
-//! What it becomes: an `impl LockKey`.
-
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::ext::IdentExt;
@@ -43,7 +41,7 @@ pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let body = if keyed.alternatives.is_empty() {
-        // A union, or an enum without variants: there is an error beside this.
+        // A union, or an enum without variants: an error is emitted, too.
         quote_spanned!(site=> let _ = __name;)
     } else {
         let arms = keyed.alternatives.iter().map(|alternative| arm(keyed, alternative));
@@ -64,7 +62,7 @@ pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
     }
 }
 
-/// The variant's name comes first, so that no two variants ever write the same parts.
+/// The variant's name is the first part, so no two variants write the same parts.
 fn arm(keyed: &Keyed<'_>, alternative: &Alternative<'_>) -> TokenStream {
     let site = Span::mixed_site();
     let runtime = &keyed.runtime;

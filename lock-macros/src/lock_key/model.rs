@@ -1,4 +1,4 @@
-//! What was meant: every rule of the derive, one function each.
+//! What the marks mean: every rule of the derive, one function each.
 
 use proc_macro2::TokenTree;
 use quote::ToTokens;
@@ -8,12 +8,12 @@ use super::parse::{Item, Part, PartOfKey, Shape};
 use crate::any_token;
 use crate::mistakes::Mistakes;
 
-/// How a type writes itself as a key.
+/// How a type becomes a key.
 pub(super) struct Keyed<'a> {
-    /// Where the runtime is.
+    /// The path of the runtime.
     pub(super) runtime: Path,
     pub(super) alternatives: Vec<Alternative<'a>>,
-    /// Field types that depend on the type's parameters: whether they are keys, or have a text, is only known where it is used.
+    /// Field types that depend on the type's parameters: only their use decides whether they are keys, or have a text.
     pub(super) bounds: Vec<(Type, PartOfKey)>,
 }
 
@@ -62,8 +62,8 @@ fn check_not_empty(name: &Ident, fields: &[Part], mistakes: &mut Mistakes) {
     }
 }
 
-/// The marked fields; a single field needs no mark. Of several, those that make up the key have to be said: a field
-/// added later must not change every key silently.
+/// The marked fields; a single field needs no mark. With several fields the marks are required: a field added later must not silently
+/// change every key.
 fn alternative<'a>(
     variant: Option<&'a Ident>,
     name: &Ident,
@@ -80,8 +80,8 @@ fn alternative<'a>(
     Alternative { variant, fields: key }
 }
 
-/// What a field's type asks of the type's parameters. Of a type that names itself it can't be asked whether it is a key: that is what the
-/// bounds are to say.
+/// The bounds that a field's type needs. For a recursive type these are on its parameters: whether the type itself is a key is what the
+/// impl has to prove.
 fn bounded(ty: &Type, item: &Item) -> Vec<Type> {
     let mentions = |name: &str| {
         any_token(ty.to_token_stream(), &|token| matches!(token, TokenTree::Ident(mentioned) if mentioned == name))

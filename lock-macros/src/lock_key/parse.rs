@@ -9,7 +9,7 @@ use crate::mistakes::Mistakes;
 pub(super) struct Item {
     pub(super) name: Ident,
     pub(super) generics: Generics,
-    /// Of `#[lock_key(crate = PATH)]`.
+    /// From `#[lock_key(crate = PATH)]`.
     pub(super) runtime: Option<Path>,
     pub(super) shape: Shape,
 }
@@ -25,7 +25,6 @@ pub(super) struct Variant {
     pub(super) fields: Vec<Part>,
 }
 
-/// A field.
 pub(super) struct Part {
     pub(super) member: syn::Member,
     pub(super) ty: Type,
@@ -60,7 +59,7 @@ pub(super) fn item(tokens: TokenStream, mistakes: &mut Mistakes) -> syn::Result<
     Ok(Item { name: input.ident, generics: input.generics, runtime, shape })
 }
 
-/// On the type, the attribute only says where the runtime is.
+/// On the type, the attribute only gives the path of the runtime.
 fn runtime(attributes: &[Attribute], mistakes: &mut Mistakes) -> Option<Path> {
     let mut runtime = None;
     for mark in marks(attributes) {

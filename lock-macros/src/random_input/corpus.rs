@@ -1,4 +1,4 @@
-//! Uses of the macros that the other tests have, and what becomes of one when a few of its tokens are changed.
+//! Uses of the macros from the other tests, and changes to a few of their tokens.
 
 use std::fs;
 use std::path::Path;
@@ -27,21 +27,19 @@ const SOURCES: [&str; 7] = [
 ];
 
 thread_local! {
-    // Tokens stay on their thread.
+    // Per thread: tokens are not `Send`.
     static USES: Vec<Use> = SOURCES.iter().flat_map(|source| uses_in(Path::new(source))).collect();
 }
 
-/// All of them.
 pub(super) fn uses() -> Vec<Use> {
     USES.with(Clone::clone)
 }
 
-/// One of them.
 pub(super) fn pick(index: Index) -> Use {
     at(index.index(usize::MAX))
 }
 
-/// The same by a number, however large.
+/// Any number selects a use.
 pub(super) fn at(number: usize) -> Use {
     USES.with(|uses| {
         assert!(uses.len() > 150, "only {} uses of the macros found", uses.len());
@@ -62,7 +60,7 @@ fn uses_in(path: &Path) -> Vec<Use> {
     uses
 }
 
-/// What is below `#[cache_lock…]` and `#[derive(…)]`, up to its braces or `;`, and what is in a `quote! { … }`.
+/// Collects the tokens after `#[cache_lock…]` and `#[derive(…)]`, up to the item's braces or `;`, and the content of a `quote! { … }`.
 fn collect(tokens: TokenStream, uses: &mut Vec<Use>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (i, token) in tokens.iter().enumerate() {
@@ -94,7 +92,7 @@ fn collect(tokens: TokenStream, uses: &mut Vec<Use>) {
     }
 }
 
-/// What becomes of a stream when each four bytes change a token: which one, how, and to what.
+/// The stream with one token changed per four bytes: which one, how, and to what.
 pub(super) fn edited(tokens: TokenStream, edits: &[[u8; 4]]) -> TokenStream {
     let mut parts = parts(tokens);
     for [place, how, kind, choice] in edits {
@@ -109,7 +107,7 @@ pub(super) fn edited(tokens: TokenStream, edits: &[[u8; 4]]) -> TokenStream {
     stream(parts)
 }
 
-/// A change to a stream, at a place that is anywhere in it.
+/// A change to a stream, at a place that is taken modulo its length.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Delete(Index),

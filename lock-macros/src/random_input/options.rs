@@ -1,12 +1,12 @@
-//! Arguments of the attribute in the words of its grammar, with mistakes.
+//! Arguments of the attribute, made of the words of its grammar, with mistakes.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
 const NAMES: &str = "
     prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  linger_ms  linger_s  linger  renew
-    max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  mode  permits  on_fail  on_lost  on_busy  manager
-    guard  fenced  proxy  crate
+    max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  lock_delay_ms  lock_delay_s  lock_delay  note
+    mode  permits  on_fail  on_lost  on_busy  manager  guard  fenced  proxy  crate
 ";
 
 const WRONG_NAMES: &str = "
@@ -17,7 +17,7 @@ const ASSIGNMENTS: &[&str] = &["", "==", ":", "=>", "+=", "= =", "=,", "(", ".",
 
 const SEPARATORS: &[&str] = &["", ",,", ";", ", ,", "&&", ","];
 
-/// What some option takes, or none does.
+/// Values for some option, or for none.
 const VALUES: &str = r##"
     id  self  Self  super  crate  _  r#fn  guard  token  self.locks  Self::PREFIX  ::lock_runtime  shop::locks
     a::<B>::c  <T as U>::V  <[u8]>::len  a::<{ 1 + 1 }>()  crate::A
@@ -40,12 +40,12 @@ const VALUES: &str = r##"
     (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)  (((((((((((((((((((((((a)))))))))))))))))))))))
 "##;
 
-/// One of the texts that stand in lines, or with two blanks between them.
+/// One of the texts, which are separated by lines or two blanks.
 pub(super) fn among(texts: &'static str) -> impl Strategy<Value = &'static str> {
     select(texts.lines().flat_map(|line| line.trim().split("  ")).filter(|text| !text.is_empty()).collect::<Vec<_>>())
 }
 
-/// A value with others in it.
+/// A value, often with others nested in it.
 pub(super) fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         8 => among(VALUES).prop_map(str::to_owned),
@@ -91,8 +91,8 @@ pub(super) fn options() -> impl Strategy<Value = String> {
     })
 }
 
-/// One option that may well be right, behind a key that is.
-pub(super) fn option_beside_a_key() -> impl Strategy<Value = String> {
+/// One option that is often right, after a valid key.
+pub(super) fn option_after_a_key() -> impl Strategy<Value = String> {
     (among(NAMES), value()).prop_map(|(name, value)| match name {
         "key" | "keys" => format!("{name} = {value}"),
         name => format!("key = id, {name} = {value}"),

@@ -1,4 +1,4 @@
-//! Tokens in any order: what they are made of, and how they become a stream.
+//! Tokens in any order, and how they become a stream.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use proptest::prelude::*;
@@ -6,8 +6,7 @@ use proptest::sample::select;
 
 use super::options::among;
 
-/// A token, or one end of a group. In any order they make a stream: an end that closes nothing is left out, and what
-/// is open at the end is closed.
+/// A token, or one end of a group. Any order makes a stream: an end that closes nothing is skipped, and open groups are closed at the end.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Open(Delimiter),
@@ -15,7 +14,7 @@ pub(super) enum Part {
     Token(TokenTree),
 }
 
-/// A part to be made: tokens stay on their thread.
+/// A part in a form that is `Send`, which tokens are not.
 #[derive(Clone, Debug)]
 pub(super) enum Word {
     Open(Delimiter),

@@ -1,9 +1,9 @@
-//! Traits and `impl` blocks in the words of their grammar, with mistakes.
+//! Traits and `impl` blocks, made of the words of their grammar, with mistakes.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::options::{among, option_beside_a_key, options};
+use super::options::{among, option_after_a_key, options};
 
 const RECEIVERS: &str = "
     &self  &mut self  self  mut self  &'a self  self: Self  self: &Self  self: Box<Self>  self: Arc<Self>  self: Rc<Self>
@@ -38,7 +38,7 @@ fn attribute() -> impl Strategy<Value = String> {
         2 => Just(String::new()),
         1 => Just("#[cache_lock]".to_owned()),
         2 => Just("#[cache_lock(prefix = \"p\", key = id)]".to_owned()),
-        2 => option_beside_a_key().prop_map(|options| format!("#[cache_lock({options})]")),
+        2 => option_after_a_key().prop_map(|options| format!("#[cache_lock({options})]")),
         1 => options().prop_map(|options| format!("#[lock_runtime::cache_lock({options})]")),
     ]
 }

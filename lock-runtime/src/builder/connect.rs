@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::FutureExt as _;
-use lock_wire::{Channel, Endpoint};
+use lock_wire::{Channel, Credentials, Endpoint, Follower, Provider};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -18,18 +18,19 @@ use crate::store::memory::MemoryStore;
 use crate::store::quorum::{Grants, Quorum};
 use crate::store::redis::RedisStore;
 use crate::store::redis::connections::{Connections, of_callers, of_keeper};
+use crate::store::redis::failure::problem;
 use crate::store::voter::MARKER;
 use crate::store::{AnyStore, Store};
 use crate::timing::KEEPER_CONNECTS;
 use crate::token::Process;
-use crate::{BackendError, LockError, LockManager, surroundings};
+use crate::{BackendError, LockError, LockManager, observe, surroundings};
 
 /// A server of a quorum that restarts has no vote for this long, unless the user sets `max_lease`.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(3600);
-/// A server of a quorum that needs more than this part of the command timeout is not waited for when another server will do.
+/// A quorum does not wait for a server that takes more than the command timeout divided by this, if another will do.
 pub(crate) const PATIENCE: u32 = 5;
 
-/// A lease that lingers must yield to a waiter. On a quorum a waiter sends its message to the first server alone, which the owner may have
+/// A lingering lease must yield to a waiter. On a quorum a waiter sends its message only to the first server, which the owner may have
 /// lost.
 const NO_LINGER: &str =
     "on a quorum no lock is kept without a hold: its owner could not be told that another process waits";
@@ -61,9 +62,8 @@ impl LockManager {
 
     /// A manager whose locks live in this process: for tests, examples, and services with one replica.
     ///
-    /// A task renews the holds of this manager. Each runtime that acquires a lock has such a task, which uses the time
-    /// of that runtime. A test may pause that time. A hold is renewed while its own runtime is driven, or any other
-    /// runtime that the manager is used on.
+    /// Each runtime that acquires a lock has a task that renews its holds, in that runtime's time, which a test may pause. A hold is
+    /// renewed while its own runtime is driven, or any other runtime that uses the manager.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -80,8 +80,8 @@ impl LockManager {
         Self::builder().in_memory()
     }
 
-    /// Connects with the address and the credentials of a client of the `redis` crate. Certificates of its own can't be read from
-    /// such a client: see `Builder::tls` (feature `tls`).
+    /// Connects with the address and the credentials of a client of the `redis` crate. The client's certificates can't be read: see
+    /// `Builder::tls` (feature `tls`).
     ///
     /// ```no_run
     /// # use lock_runtime::LockManager;
@@ -102,7 +102,7 @@ impl LockManager {
         Self::builder().client(client).connect().await
     }
 
-    /// Starts with the default of every setting.
+    /// A builder with the default for every setting.
     ///
     /// ```
     /// # use lock_runtime::LockManager;
@@ -114,7 +114,7 @@ impl LockManager {
     }
 }
 
-/// The ways from the settings to a manager.
+/// Making a manager from the settings.
 impl Builder {
     /// Connects to the place that [`url`](Self::url), [`client`](Self::client) or [`quorum`](Self::quorum) names.
     ///
@@ -128,9 +128,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, or any setting out of
-    /// bounds, or outside of a tokio runtime with timers; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or
-    /// does not answer within the [`connect_timeout`](Self::connect_timeout).
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, a setting out of bounds, or outside of a
+    /// tokio runtime with timers. [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or does not answer within
+    /// the [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Cancel safety
     ///
@@ -146,10 +146,10 @@ impl Builder {
         .boxed()
     }
 
-    /// A manager that connects when it is first needed, so that a service can start without its server. Each request waits
-    /// for the connection, until its own timeout. [`LockManager::is_connected`] tells whether the server was there.
+    /// A manager that connects when it is first needed, so that a service can start without its server. Each request waits for the
+    /// connection until its own timeout. [`LockManager::is_connected`] says whether the server was reached.
     ///
-    /// It need not be called inside a runtime. A manager on a quorum can't check here that no server is named twice.
+    /// It may be called outside of a runtime. On a quorum it can't check that no server is named twice.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -163,16 +163,22 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`](LockError::InvalidSetting) as [`connect`](Self::connect) has it. [`Connect`](LockError::Connect)
-    /// when the keeper's thread can't be started.
+    /// [`InvalidSetting`](LockError::InvalidSetting) as for [`connect`](Self::connect). [`Connect`](LockError::Connect) when the keeper's
+    /// thread can't be started.
     pub fn connect_lazy(self) -> Result<LockManager, LockError> {
         Ok(self.into_parts()?.into_manager())
     }
 
-    /// The parts of the manager, all settings checked. Nothing is sent.
+    /// Checks all settings and makes the parts of the manager. Nothing is sent.
     fn into_parts(self) -> Result<Parts, LockError> {
-        let Self { mut settings, server, trust } = self;
+        let Self { mut settings, server, mut trust, provider } = self;
         settings.check()?;
+        let mut follower = None;
+        if let Some(provider) = provider {
+            let (credentials, following) = Credentials::new(settings.connect_timeout);
+            trust = trust.with_credentials(credentials);
+            follower = Some((following, provider));
+        }
         let address = match server {
             Some(Server::Client(client)) => Address::Redis(address::of_client(&client, &trust)?),
             Some(Server::Url(url)) => address::of_url(&url, &trust)?,
@@ -182,12 +188,8 @@ impl Builder {
                 return Err(LockError::setting("URL", reason));
             }
         };
-        let no_replicas = match &address {
-            Address::Independent(_) => Some("a quorum has no replicas to wait for: its servers are independent"),
-            Address::Redis(Target::Cluster(_)) => Some("it is not supported for a cluster; leave it out"),
-            Address::Redis(_) | Address::Memory => None,
-        };
-        if let (Some(reason), Some(_)) = (no_replicas, settings.min_replicas) {
+        if matches!(address, Address::Independent(_)) && settings.min_replicas.is_some() {
+            let reason = "a quorum has no replicas to wait for: its servers are independent";
             return Err(LockError::setting("min_replicas", reason));
         }
         match address {
@@ -196,7 +198,7 @@ impl Builder {
                 Ok(Parts::in_process(settings, in_this_process()))
             }
             Address::Redis(target) => {
-                Parts::on_servers(target.address(), target.is_tls(), settings, |_, process, connections| {
+                Parts::on_servers(target.address(), target.is_tls(), settings, follower, |_, process, connections| {
                     let channels = [of_callers(process.id()), of_keeper(process.id())];
                     let [front, back] = match target {
                         Target::Server(endpoint) => {
@@ -214,7 +216,7 @@ impl Builder {
                 settings.check()?;
                 let addresses = endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ");
                 let is_tls = endpoints.iter().any(Endpoint::is_tls);
-                Parts::on_servers(addresses, is_tls, settings, |settings, process, connections| {
+                Parts::on_servers(addresses, is_tls, settings, follower, |settings, process, connections| {
                     let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
                         let node = |endpoint: &Endpoint| {
                             connections.to_server(endpoint.clone(), channel.clone(), settings.max_lease)
@@ -232,8 +234,7 @@ impl Builder {
 
     /// A manager whose locks live in this process.
     ///
-    /// It does not report a setting that [`connect`](Self::connect) would refuse. Each request reports that setting
-    /// instead.
+    /// A setting that [`connect`](Self::connect) would refuse is reported by each request instead.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -290,7 +291,7 @@ fn in_this_process() -> Arc<AnyStore> {
 struct Parts {
     settings: Settings,
     process: Process,
-    /// For the callers, who also receive the pushes.
+    /// Serves the callers, and receives the pushes.
     front: Arc<AnyStore>,
     /// The same store over the keeper's own connection.
     back: Arc<AnyStore>,
@@ -298,7 +299,7 @@ struct Parts {
     keeper: Option<Arc<KeeperThread>>,
     server: String,
     is_tls: bool,
-    /// The servers on which the keeper looks for a setting that evicts locks.
+    /// The servers that the keeper checks for a setting that evicts locks.
     looks: Vec<RedisStore>,
 }
 
@@ -308,21 +309,33 @@ impl Parts {
         Self { settings, process, front, back, keeper: None, server: String::new(), is_tls: false, looks: Vec::new() }
     }
 
-    /// `stores` makes the callers' store, the keeper's, and the servers of the latter.
+    /// `stores` makes the callers' store, the keeper's store, and the servers of the keeper's store.
     fn on_servers(
         server: String,
         is_tls: bool,
         settings: Settings,
+        follower: Option<(Follower, Provider)>,
         stores: impl FnOnce(&Settings, &Process, &Connections) -> (AnyStore, AnyStore, Vec<RedisStore>),
     ) -> Result<Self, LockError> {
-        let thread = KeeperThread::shared().map_err(|error| LockError::Connect {
+        let no_thread = |error| LockError::Connect {
             server: server.clone(),
-            problem: BackendError::caused_by("the keeper's thread could not be started", error),
-        })?;
+            problem: BackendError::caused_by("a thread of the manager could not be started", error),
+        };
+        let thread = KeeperThread::shared().map_err(no_thread)?;
         let process = Process::new(&settings.label);
         let background = Arc::clone(&thread);
-        // No body of a lock runs there.
+        // No lock's body runs on that thread.
         let connections = Connections::new(&settings, move |work| background.spawn_boxed(work));
+        if let Some((follower, provider)) = follower {
+            // The provider is the user's code, and may block. On the keeper's thread it would delay all renewals.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+            let following = follower.run(provider, |server, error| match server {
+                Some(server) => observe::login_refused(server, &problem(error)),
+                None => observe::provider_failed(&problem(error)),
+            });
+            let thread = std::thread::Builder::new().name("lock-credentials".to_owned());
+            thread.spawn(move || runtime.block_on(following)).map_err(no_thread)?;
+        }
         let (front, back, looks) = stores(&settings, &process, &connections);
         let (front, back, keeper) = (Arc::new(front), Arc::new(back), Some(thread));
         Ok(Self { settings, process, front, back, keeper, server, is_tls, looks })
@@ -341,13 +354,13 @@ impl Parts {
             AnyStore::Faulty(_) => Ok(()),
         };
         connected.map_err(|problem| LockError::Connect { server: self.server.clone(), problem })?;
-        // The keeper's connection is made on the keeper's thread. On a quorum it is not waited for, since no lease lingers there.
+        // The keeper connects on its own thread. On a quorum nothing waits for that, since no lease lingers there.
         let (mut keeper_is_connected, keeper) = (None, self.keeper.clone());
         if let (AnyStore::Redis(back), Some(keeper)) = (&*self.back, keeper) {
             let (done, is_done) = oneshot::channel();
             let back = back.clone();
             keeper.spawn(async move {
-                // The keeper tries again, and tells of it.
+                // On failure the keeper retries, and reports it.
                 let _ = back.connect().await;
                 let _ = done.send(());
             });
@@ -355,7 +368,7 @@ impl Parts {
         }
         let manager = self.into_manager();
         if let Some(keeper_is_connected) = keeper_is_connected {
-            // So that the first hold may linger (rule L9), where the server is near. Nothing else needs it by now.
+            // So that the first hold may linger (rule L9) if the server is near. Nothing else needs this connection yet.
             let _ = timeout(KEEPER_CONNECTS, keeper_is_connected).await;
         }
         Ok(manager)

@@ -1,8 +1,8 @@
 //! [`KeySet`]: several keys that are locked together, all or none.
 //!
-//! First all keys are tried at once: what is free on one server costs one round trip. When a key is busy, what was granted behind it
-//! (in the order of the names) is released, and the task waits for the busy key. Then it goes on behind it. So a task that waits
-//! for a key holds only keys before it, and no tasks wait for each other in a circle.
+//! First all keys are tried at once: free keys on one server cost one round trip. When a key is busy, the grants of later keys (in the
+//! order of the names) are released, and the task waits for the busy key. Then it continues with the later keys. So a task that waits for a
+//! key holds only earlier keys, and no tasks wait for each other in a circle.
 //!
 //! While the keys are gathered, each lease is renewed, and each hold ends a claim after the task was last polled ([`KeepAlive`]). The
 //! time of the holds begins when all keys are held.
@@ -22,14 +22,14 @@ use crate::local::{Hold, HoldHandle, keep_alive};
 use crate::lock::{ResolvedRequest, Whole, answer_time};
 use crate::observe::WaitSpan;
 use crate::settings::Settings;
-use crate::store::Store as _;
+use crate::store::StoreError;
 use crate::timing::OVERTIME;
 use crate::{InvalidKey, LockError, LockGuard};
 
-/// A hold of an outer body, and the nested request that has it as well.
+/// A hold of an outer body, and the nested request that borrows it.
 type Borrowed<'a> = (HoldHandle, &'a ResolvedRequest);
 
-/// A request has at most this many keys. A busy machine can't acquire tens of thousands in time: the answers come so late that the asks
+/// A request has at most this many keys. A busy machine can't acquire tens of thousands in time: the answers are so late that the commands
 /// are repeated.
 const MOST_KEYS: usize = 1000;
 
@@ -49,7 +49,7 @@ impl KeySet {
         LockError::InvalidKey { key: prefix.to_owned(), reason }
     }
 
-    /// Each request is as `like`, but for its name.
+    /// Each request is `like` with another name.
     pub(crate) fn new(names: &[Arc<str>], like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
         let given = names.iter().map(|name| settings.full_name(Arc::clone(name))).collect::<Result<Vec<_>, _>>()?;
         // Each key once, in the order in which all processes take keys.
@@ -104,7 +104,7 @@ impl Entry {
         Ok(Held::new(guard.ok_or_else(|| KeySet::no_key(&self.request.key))?, self.request.body, None))
     }
 
-    /// Gathers the holds of all `requests`, which are in the order of their names. On an error nothing stays locked.
+    /// Gathers the holds of all `requests`, which are sorted by name. On an error nothing stays locked.
     async fn gather(
         &self,
         requests: &[&ResolvedRequest],
@@ -112,74 +112,79 @@ impl Entry {
         mut times: Whole,
     ) -> Result<Vec<Hold>, LockError> {
         let start = times.give_up.start();
-        let mut held = Vec::with_capacity(requests.len());
+        let (mut held, mut refused) = (Vec::with_capacity(requests.len()), None);
         let alive = KeepAlive::new(start);
         loop {
             let gathering = async {
-                self.gather_more(requests, &mut held, times, &alive).await?;
+                self.gather_more(requests, &mut held, &mut refused, times, &alive).await?;
                 if held.len() == requests.len() {
                     self.begin(requests, &held, borrowed, times.latest).await?;
                 }
                 Ok::<_, LockError>(held.len())
             };
             let outcome = keep_alive(&alive, gathering).await;
-            // What is asked for again does not begin with the whole.
+            // A retry begins later than the whole request.
             times.is_begun = true;
             let error = match outcome {
                 Some(Ok(had)) if had == requests.len() => return Ok(held),
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => error,
                 None => {
-                    // This task was not polled for too long. It goes on with the first key that was lost.
+                    // This task was not polled for too long. It continues with the first key that was lost.
                     let left = held.iter().position(|hold| !hold.handle().is_valid()).unwrap_or(held.len());
                     held.truncate(left);
+                    if held.is_empty() {
+                        alive.forget_holds();
+                    }
                     if !times.give_up.has_passed() {
                         continue;
                     }
-                    self.polled_late(requests.get(left), times)
+                    self.polled_late(requests.get(left), refused.take(), times)
                 }
             };
             mutant!(HalfTakenSetKept => std::mem::forget(std::mem::take(&mut held)));
-            // Others may wait for what is released: its release is on its way before the caller goes on.
+            // Others may wait for these locks: the releases are on their way before the caller continues.
             let releases = join_all(held.drain(..).map(Hold::release));
             let _ = timeout(OVERTIME.min(times.latest.remaining()), releases).await;
-            // One of the first keys was lost while the task waited for the others.
+            // If a key was lost while the task waited for the others, start again.
             if !error.is_lost() || times.give_up.has_passed() {
                 return Err(self.refused(error, start));
             }
         }
     }
 
-    /// Goes on behind the keys that are `held`: tries all others, or waits for the next.
+    /// Continues after the keys in `held`: tries all others, or waits for the next.
     async fn gather_more(
         &self,
         requests: &[&ResolvedRequest],
         held: &mut Vec<Hold>,
+        refused: &mut Option<LockError>,
         mut times: Whole,
         alive: &Arc<KeepAlive>,
     ) -> Result<(), LockError> {
         let rest = requests.get(held.len()..).unwrap_or_default();
-        // What a task here holds is not worth a command.
-        let has_turn_here = |request: &&ResolvedRequest| self.engine.core().has_turn_here(&request.key);
-        let tried = rest.get(..rest.iter().position(has_turn_here).unwrap_or(rest.len())).unwrap_or_default();
+        // A key that a task of this process holds is not worth a command.
+        let is_in_use = |request: &&ResolvedRequest| self.engine.core().is_in_use(&request.key);
+        let tried = rest.get(..rest.iter().position(is_in_use).unwrap_or(rest.len())).unwrap_or_default();
         if tried.len() > 1 {
             let mut behind = None;
             let parts: Vec<_> = tried.iter().map(|key| key.part_of(times, Duration::ZERO, alive)).collect();
             for outcome in join_all(parts.iter().map(|part| self.engine.acquire(part))).await {
                 match outcome {
-                    // What a try has got is released before it ends: all of it.
+                    // A try keeps its grants here, since `gather` releases all of them before it ends.
                     Ok(hold) if behind.is_none() || times.is_try() => held.push(hold),
-                    // A task that waits for a key holds no key behind it.
+                    // A task that waits for a key holds no later key.
                     Ok(hold) => drop(hold),
                     Err(error) => behind = behind.or(Some(error)),
                 }
             }
+            refused.clone_from(&behind);
             match behind {
                 Some(error) if times.is_try() => return Err(error),
                 None if tried.len() == rest.len() => return Ok(()),
-                // There is no time for more than the answer to the try.
+                // No time is left to wait for the busy key.
                 Some(error) if times.give_up.has_passed() => {
-                    // A try is not counted by itself.
+                    // A part that is a try is not counted by itself.
                     if let (Some(request), LockError::Timeout { .. }) = (requests.get(held.len()), &error) {
                         self.engine.core().note_timeout(request, times.give_up.start().elapsed(), &error, None);
                     }
@@ -194,16 +199,15 @@ impl Entry {
         Ok(())
     }
 
-    /// The error of a request whose task was polled too late, and that lacks this `key`.
-    fn polled_late(&self, key: Option<&&ResolvedRequest>, times: Whole) -> LockError {
-        let (key, waited) =
-            (key.map_or(&self.request.key, |request| &request.key).to_string(), times.give_up.start().elapsed());
-        if times.is_try() {
-            return self.engine.core().store().unanswered(&key, waited).of_lock(&key);
+    /// The error of a request that lacks `key` because its task was polled too late. If the last answer was a refusal, that decides.
+    fn polled_late(&self, key: Option<&&ResolvedRequest>, refused: Option<LockError>, times: Whole) -> LockError {
+        let Some(refused) = refused.filter(|_| !times.is_try()) else {
+            return StoreError::polled_late().of_lock(key.map_or(&self.request.key, |request| &request.key));
+        };
+        if let LockError::Timeout { .. } = &refused {
+            self.engine.core().note_timeout(&self.request, times.give_up.start().elapsed(), &refused, None);
         }
-        let error = LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None, rests: false };
-        self.engine.core().note_timeout(&self.request, waited, &error, None);
-        error
+        refused
     }
 
     /// The times of a request that begins now.
@@ -216,9 +220,9 @@ impl Entry {
         Whole { give_up: Deadline::new(start, wait), latest, is_begun: false }
     }
 
-    /// Begins the time of all holds. An error when one of them was lost meanwhile.
+    /// Starts the time of all holds. Fails when one of them was lost meanwhile.
     ///
-    /// First the store confirms what keeps others out: a request that fails keeps nobody out.
+    /// First the store confirms each `at_least`: a request that fails must not keep others out.
     async fn begin(
         &self,
         requests: &[&ResolvedRequest],
@@ -243,13 +247,13 @@ impl Entry {
         Ok(())
     }
 
-    /// The error of a request that could not have all its keys. Each try is only a part of the request.
+    /// The error of a request that did not get all its keys. Each try was only a part of the request.
     fn refused(&self, error: LockError, start: Moment) -> LockError {
         match error {
-            LockError::Timeout { key, holder, held_here, frees_in, rests, .. } => {
+            LockError::Timeout { key, holder, note, held_here, frees_in, rests, .. } => {
                 let is_try = self.request.is_try();
                 let waited = if is_try { Duration::ZERO } else { start.elapsed() };
-                let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
+                let error = LockError::Timeout { key, waited, holder, note, held_here, frees_in, rests };
                 if is_try {
                     self.engine.core().note_timeout(&self.request, waited, &error, None);
                 }
@@ -260,5 +264,5 @@ impl Entry {
     }
 }
 
-/// A timeout of zero would be a single try, which waits for longer.
+/// Not zero: that would be a single try, which waits longer.
 const LEAST: Duration = Duration::from_nanos(1);

@@ -4,7 +4,7 @@ use std::sync::Weak;
 
 use super::Keeper;
 use crate::local::{Batch, Core, Fate};
-use crate::store::{Reach, Released, Retry, Store, StoreError, each};
+use crate::store::{Ownership, Reach, Retry, Store, StoreError, each};
 
 /// What events call the command.
 const RELEASE: &str = "release";
@@ -20,11 +20,11 @@ pub(super) async fn send(keeper: &Keeper, core: &Weak<Core>, batch: Batch) {
     keeper.schedule.tell_if_quiet(core.strong_count() == 0);
 }
 
-fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Result<Released, StoreError>) -> Fate {
+fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Result<Ownership, StoreError>) -> Fate {
     match answer {
-        Ok(released) => {
+        Ok(ownership) => {
             keeper.on_success(key, RELEASE);
-            Fate::Done(released.ownership)
+            Fate::Done(ownership)
         }
         Err(error) => {
             // A release that is refused for good is logged once.

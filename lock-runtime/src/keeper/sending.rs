@@ -1,4 +1,4 @@
-//! Sends renewals and repeated asks, and takes in their answers.
+//! Sends renewals and repeated asks, and handles their answers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,8 +13,8 @@ use crate::store::{Answer, Ask, Reach, Renewal, Renewed, Retry, Store, StoreErro
 const RENEW: &str = "renew";
 const ASK: &str = "ask";
 
-/// Connects again when the keeper's connection broke. With a far server the confirmation of the next hold should not
-/// have to wait for a connection.
+/// Reconnects when the keeper's connection broke. With a far server the confirmation of the next hold should not have to wait for a
+/// connection.
 pub(super) fn connect_again(keeper: &Arc<Keeper>) {
     if keeper.is_connecting.swap(true, Ordering::Relaxed) {
         return;
@@ -50,8 +50,8 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
 }
 
 impl Keeper {
-    /// Tells of a failure. If a repetition would fail, too, it is a warning about the key. Otherwise it tells only of the first failure
-    /// after a success at this server.
+    /// Reports a failure. If a retry would fail too, it is a warning about the key. Otherwise only the first failure after a success at
+    /// this server is reported.
     pub(super) fn on_failure(&self, key: &str, command: &str, error: &StoreError) {
         match error.retry {
             Retry::Later => {
@@ -68,7 +68,7 @@ impl Keeper {
         }
     }
 
-    /// Tells when commands at this server failed before.
+    /// Reports a success if commands at this server failed before.
     pub(super) fn on_success(&self, key: &str, command: &str) {
         if self.failing.load(Ordering::Relaxed) != 0 {
             let bit = self.bit_of(key);
@@ -114,8 +114,8 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                 let is_known = slot.on_answer(ask, answer);
                 let Some(core) = core.upgrade() else { continue };
                 if !is_known || (is_queued && is_left(slot, ask)) {
-                    // Rules 12 and L3: the token was given up meanwhile, so nobody waits for this grant or has a use for this
-                    // place in the queue. The withdrawal may have come before the repetition: a cluster redirects commands.
+                    // Rules 1 and 10: the token was given up meanwhile, so no task here waits for this grant or uses this place in the
+                    // queue. The withdrawal may have arrived before the repetition: a cluster redirects commands.
                     core.withdraw_stray(ask.withdrawal());
                 } else if is_queued && !is_reachable(&core, &ask.key) {
                     // The waiting task asks again, which makes the connection. It may not be polled just now.
@@ -125,8 +125,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
             }
             Err(error) => {
                 if error.replicas.is_some() {
-                    // The lock was granted, but too few replicas confirmed it. The waiting task asks again and gets the
-                    // error.
+                    // The lock was granted, but too few replicas confirmed it. The waiting task asks again and gets the error.
                     slot.on_interruption();
                 }
                 keeper.on_failure(&ask.key, ASK, &error);
@@ -137,20 +136,20 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     }
 }
 
-/// Whether a place in the queue is nobody's.
+/// Whether the ask's place in the queue belongs to no task here.
 fn is_left(slot: &Slot, ask: &Ask) -> bool {
     mutant!(QueuedRepetitionLeft => return false);
     !slot.leave_to_user(&ask.token)
 }
 
-/// Whether the server of `key` can tell this process of a grant. Those in its queue that it can't reach are skipped (rule 3). The
-/// keeper's connection does not say so: it may be there again while that of the tasks is not, or lead to a node of a cluster where the
-/// tasks have none. Who is in the queue does not ask by itself.
+/// Whether the server of `key` can tell this process of a grant. It skips waiters that it can't reach (rule 3). The keeper's connection
+/// does not answer this: it may be back while that of the tasks is not, or lead to a node of a cluster where the tasks have none. A queued
+/// task does not ask by itself.
 fn is_reachable(core: &Core, key: &str) -> bool {
     core.store().connection(key).hears
 }
 
-/// Whether the server would refuse the ask again. That there is no connection says nothing of the ask.
+/// Whether the server would refuse the ask again. A missing connection says nothing about the ask.
 fn is_refused(error: &StoreError) -> bool {
     mutant!(UnsentIsRefused => return error.retry == Retry::Never);
     error.retry == Retry::Never && error.reach != Reach::Unsent
@@ -163,8 +162,8 @@ fn on_failed_repetition(core: &Weak<Core>, slot: &Arc<Slot>, ask: &Ask, error: &
     withdraw_if_unused(core, slot, ask, error);
 }
 
-/// Rule 1: an ask that was sent and not answered, or refused half-way, is withdrawn. A task withdraws its own asks. But the lease of
-/// this ask may have been released before the server executed the repetition, and then the repetition grants the lease once more.
+/// Rule 1: an ask that was sent and not answered, or refused half-way, is withdrawn. A task withdraws its own asks. But the lease of this
+/// ask may have been released before the server executed the repetition, which then grants the lease once more.
 fn withdraw_if_unused(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
     mutant!(RepetitionLeft => return);
     if error.reach != Reach::Unsent
@@ -185,7 +184,7 @@ mod tests {
     use crate::timing::CLAIM;
     use crate::{BackendError, LockManager};
 
-    /// The keeper's connection can't be set up again: the asks stand, and the callers' connection hears of the grants.
+    /// The keeper's connection can't be set up again: the asks stay valid, and the callers' connection receives the grants.
     #[test]
     fn what_was_not_sent_was_not_refused() {
         for (bug, is_told) in [(None, false), (Some(Mutant::UnsentIsRefused), true)] {
@@ -196,7 +195,7 @@ mod tests {
         }
     }
 
-    /// In a cluster the command is redirected, and the withdrawal may have come before it.
+    /// In a cluster the command is redirected, and the withdrawal may have arrived before it.
     #[tokio::test(start_paused = true)]
     async fn the_place_of_a_token_that_was_given_up_is_nobodys() {
         for bug in [None, Some(Mutant::QueuedRepetitionLeft)] {
@@ -206,7 +205,9 @@ mod tests {
             let slot = locks.core().table().get(guard.key()).unwrap();
             let seen = locks.core().store().inspect(guard.key(), Deadline::after(CLAIM)).await.unwrap();
             let own = seen.expect("it is held").owner;
-            for (token, is_given_up) in [(own, false), (locks.core().next_token(false, None), true)] {
+            for (token, is_given_up) in
+                [(own, false), (locks.core().next_token(Moment::now(), false, None, None), true)]
+            {
                 let (key, give_up) = (guard.key().into(), Deadline::after(Duration::ZERO));
                 let ask = Ask { key, token, share: None, claim: CLAIM, wait: true, replaces: None, fences: 0, give_up };
                 assert_eq!(is_left(&slot, &ask), is_given_up && bug.is_none(), "{bug:?}");

@@ -23,7 +23,7 @@ pub(crate) struct KeeperThread {
 static THREAD: Mutex<Option<(Origin, Weak<KeeperThread>)>> = Mutex::new(None);
 
 impl KeeperThread {
-    /// The thread of this process. It is started when there is none.
+    /// The thread of this process, started if there is none.
     pub(crate) fn shared() -> std::io::Result<Arc<Self>> {
         let mut current = THREAD.lock();
         let started = current.as_ref().filter(|(origin, _)| !origin.is_inherited());
@@ -60,7 +60,7 @@ impl KeeperThread {
         self.spawn_boxed(Box::pin(work));
     }
 
-    /// One kind of task for all work: the compiler makes all of tokio's code about a task again for each kind.
+    /// One task type for all work: the compiler generates all of tokio's task code again for each type.
     pub(crate) fn spawn_boxed(&self, work: BoxFuture<'static, ()>) {
         let alive = self.alive.clone();
         self.runtime.spawn(async move {

@@ -1,8 +1,8 @@
-//! Rule L7, of a runtime that is blocked: a grant that it does not read is found by the keeper.
+//! Rule L7, for a blocked runtime: the keeper finds a grant that the runtime does not read.
 //!
-//! Grants go to the callers' connection, which their runtime reads. When all threads of that runtime are blocked, nobody
-//! reads the grant, and nobody can tell so but the keeper. It looks while a task waits in the store's queue, and only then. As
-//! long as the runtime runs, that costs no command and no message.
+//! Grants go to the callers' connection, which their runtime reads. When all threads of that runtime are blocked, only the keeper can
+//! notice an unread grant. It looks only while a task waits in the store's queue. As long as the runtime runs, that costs no command and no
+//! message.
 
 use std::sync::{Arc, Weak};
 
@@ -29,7 +29,7 @@ pub(super) async fn watch(keeper: Arc<Keeper>, core: Weak<Core>) {
     }
 }
 
-/// Asks for all that waits in the store's queue.
+/// Repeats all asks that wait in the store's queue.
 fn ask_for(keeper: &Arc<Keeper>, core: &Arc<Core>) {
     let deadline = keeper.by();
     let slots = keeper.schedule.watched().into_iter().filter(|slot| !keeper.store.connection(slot.key()).is_cut_off);

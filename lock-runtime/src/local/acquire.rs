@@ -1,4 +1,4 @@
-//! [`acquire`]: one task's way from a request to a hold.
+//! [`acquire`]: one task, from its request to its hold.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -22,15 +22,14 @@ use super::waiter_limit::CountedWaiter;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::lock::{Attempt, Entered, ResolvedRequest, Step};
-use crate::observe::metrics;
 use crate::store::Store as _;
 
-/// A timer is moved when it is off by more.
+/// How far a timer may be off before it is reset.
 const EXACT: Duration = Duration::from_millis(1);
 
 /// Waits for the lock.
 ///
-/// It is cancel safe at every await: a dropped [`Task`] leaves the lock, which withdraws and releases what nobody here needs.
+/// Cancel safe at every await: a dropped [`Task`] leaves the lock, which withdraws and releases what no task here needs.
 pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Result<Hold, LockError> {
     if core.refuses(request.is_inside) {
         return Err(shut_down(request));
@@ -42,7 +41,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     // A task that need not wait reads the clock once.
     let mut now = attempt.started;
     loop {
-        // In blocks: what is moved into a box takes no room in the future.
+        // In blocks: what is moved into a box takes no space in the future.
         let hold = {
             let driving = 'begun: {
                 let (mut task, waiting) = match begin(core, request, &attempt, now)? {
@@ -51,9 +50,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 };
                 let step = if waiting.is_some() {
                     attempt.waited = true;
-                    let (step, at) = task.wait(request, &attempt, now).await?;
-                    now = at;
-                    step
+                    task.wait(request, &attempt, &mut now).await?
                 } else {
                     task.poll(request, &attempt, now, None)
                 };
@@ -69,26 +66,22 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
             }
         };
         if !hold.lacks_fence(request) {
-            metrics::waited(request.prefix(), now.since(attempt.started));
             return Ok(hold);
         }
         let slot = Arc::clone(hold.slot());
         let drawn = Box::pin(draw_fence(hold, request, attempt.by())).await?;
         now = Moment::now();
         match drawn {
-            Some(hold) => {
-                metrics::waited(request.prefix(), now.since(attempt.started));
-                return Ok(hold);
-            }
+            Some(hold) => return Ok(hold),
             // Without time for an answer it could only join and leave again.
             None if attempt.by().has_passed_at(now) => return Err(error_at_timeout(core, &slot, request, &attempt)),
-            // The hold of the readers was lost, or this reader was not polled for too long: it begins again.
+            // The hold of the readers was lost, or this reader was not polled for too long: start over.
             None => {}
         }
     }
 }
 
-/// Enters the lock: as a task that is first, or one that waits and is counted, or with the hold of other readers.
+/// Enters the lock: as the first task, as a counted waiter, or in the hold of other readers.
 fn begin<'a>(
     core: &'a Arc<Core>,
     request: &ResolvedRequest,
@@ -97,15 +90,15 @@ fn begin<'a>(
 ) -> Result<Result<(Task, Option<CountedWaiter<'a>>), Hold>, LockError> {
     let (slot, entered, beside) = core.table().enter(core, request, now);
     if let Some(beside) = beside {
-        core.note_others_wait(&beside);
+        beside.on_contention(true);
     }
     Ok(Ok(match entered {
-        Entrance::Found(Entered::Joined(joined)) => return Ok(Err(Hold::joined(&slot, joined, request))),
+        Entrance::Found(Entered::Joined(joined)) => return Ok(Err(Hold::new(&slot, joined, request))),
         Entrance::Found(Entered::Taken) => return Err(taken(core, &slot, request, attempt, true)),
         Entrance::Full(limit) => return Err(too_many(request, limit)),
         Entrance::Found(Entered::First { id, has_lease }) => {
             let task = Task::entrant(slot, id);
-            // No command is sent that would find out about a fork. The process has the lease, and its child does not.
+            // No command is sent that would notice a fork. The process has the lease; its child does not.
             if has_lease && core.is_inherited() {
                 return Err(forked_error(request));
             }
@@ -121,23 +114,27 @@ fn begin<'a>(
 pub(super) struct Task {
     slot: Arc<Slot>,
     id: u64,
-    /// Whether it was never polled.
-    is_entrant: bool,
+    /// How it entered, until it is first polled.
+    entered: Option<Way>,
     /// Whether it still waits, or asks.
     is_armed: bool,
     /// [`Slot::overtakes`] before its last step.
     overtakes: u32,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    First,
+    Waits,
+}
+
 impl Task {
-    /// A task that has entered, and was never polled.
     pub(super) fn entrant(slot: Arc<Slot>, id: u64) -> Self {
-        Self { slot, id, is_entrant: true, is_armed: true, overtakes: 0 }
+        Self { slot, id, entered: Some(Way::First), is_armed: true, overtakes: 0 }
     }
 
-    /// A task that waits in the queue.
     fn waiter(slot: Arc<Slot>, id: u64) -> Self {
-        Self { slot, id, is_entrant: false, is_armed: true, overtakes: 0 }
+        Self { slot, id, entered: Some(Way::Waits), is_armed: true, overtakes: 0 }
     }
 
     pub(super) fn slot(&self) -> &Arc<Slot> {
@@ -148,13 +145,13 @@ impl Task {
         self.id
     }
 
-    /// The task has its hold.
+    /// Disarms the task: it has its hold.
     pub(super) fn into_slot(mut self) -> Arc<Slot> {
         self.is_armed = false;
         Arc::clone(&self.slot)
     }
 
-    /// Decides what the task does next. When that is to wait, the task of the `context` is woken.
+    /// Decides what the task does next. If that is to wait, the waker of the `context` is registered.
     fn poll(
         &mut self,
         request: &ResolvedRequest,
@@ -162,32 +159,39 @@ impl Task {
         now: Moment,
         context: Option<&Context<'_>>,
     ) -> Step {
-        // Cloned without the lock's mutex: a waker is the executor's code.
-        let waker = context.map(|context| context.waker().clone());
-        self.overtakes = self.slot.overtakes();
-        let Self { slot, id, is_entrant, .. } = self;
+        // Cloned and dropped without the lock's mutex: a waker is the executor's code.
+        let mut waker = context.map(|context| context.waker().clone());
+        let Self { slot, id, entered, overtakes, .. } = self;
+        let entered = entered.take();
+        // It was not woken since it entered, so there is nothing to do.
+        if entered == Some(Way::Waits) && slot.note(|lock| lock.register_unwoken(*id, &mut waker)) {
+            return Step::Wait(attempt.give_up().remaining_at(now));
+        }
+        *overtakes = slot.overtakes();
         slot.step(|lock, out| {
-            if std::mem::take(is_entrant) {
-                lock.begin();
+            if entered == Some(Way::First) {
+                lock.on_first_poll();
             }
             let step = lock.poll(*id, request, attempt, slot.env(), now, out);
-            if let (Step::Wait(_), Some(waker)) = (&step, waker) {
+            if let Step::Wait(_) = step
+                && let Some(waker) = waker.take()
+            {
                 lock.register(*id, waker, out);
             }
             step
         })
     }
 
-    /// Waits until there is something to do, and returns when that was.
-    fn wait<'a>(&'a mut self, request: &'a ResolvedRequest, attempt: &'a Attempt, now: Moment) -> Waiting<'a> {
-        let timer = sleep_until(attempt.give_up().counted_from(now).on_timer());
-        Waiting { task: self, request, attempt, timer }
+    /// Waits from `now` until there is something to do, and sets `now` to that time.
+    fn wait<'a>(&'a mut self, request: &'a ResolvedRequest, attempt: &'a Attempt, now: &'a mut Moment) -> Waiting<'a> {
+        let timer = sleep_until(attempt.give_up().counted_from(*now).on_timer());
+        Waiting { task: self, request, attempt, now, is_new: true, timer }
     }
 
     /// Waits for room on the connection, until the task's time to ask is up. Its ask was not sent.
     async fn wait_for_room(&mut self, core: &Core, request: &ResolvedRequest, attempt: &Attempt) {
         let mut room = pin!(core.store().room(&request.key));
-        let by = attempt.by();
+        let by = attempt.room_deadline(request);
         let mut timer = pin!(sleep_until(by.counted_from(Moment::now()).on_timer()));
         poll_fn(|context| {
             if core.refuses(request.is_inside) {
@@ -202,26 +206,33 @@ impl Task {
 }
 
 pin_project! {
-    /// A task that waits. It is a struct and not an `async fn`, which would hold its arguments twice.
+    /// A task that waits. A struct and not an `async fn`, which would hold its arguments twice.
     struct Waiting<'a> {
         task: &'a mut Task,
         request: &'a ResolvedRequest,
         attempt: &'a Attempt,
+        now: &'a mut Moment,
+        is_new: bool,
         #[pin]
         timer: Sleep,
     }
 }
 
 impl Future for Waiting<'_> {
-    type Output = Result<(Step, Moment), LockError>;
+    type Output = Result<Step, LockError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let now = Moment::now();
+            // The first poll happens at `now`.
+            if !std::mem::take(this.is_new) {
+                **this.now = Moment::now();
+            }
+            let now = **this.now;
             let step = this.task.poll(this.request, this.attempt, now, Some(context));
-            // Only now: a shutdown wakes a task once, which waits by then.
-            if this.task.slot.core.refuses(this.request.is_inside) {
+            // Checked after the poll, which registers the waker: a shutdown wakes each waiter only once. A hold that has begun is kept:
+            // nothing else would end it.
+            if !matches!(step, Step::Hold(_)) && this.task.slot.core.refuses(this.request.is_inside) {
                 return Poll::Ready(Err(shut_down(this.request)));
             }
             match step {
@@ -230,13 +241,13 @@ impl Future for Waiting<'_> {
                         return Poll::Pending;
                     }
                 }
-                step => return Poll::Ready(Ok((step, now))),
+                step => return Poll::Ready(Ok(step)),
             }
         }
     }
 }
 
-/// Whether the timer has ended, which ends at `at`.
+/// Whether the timer, set to `at`, has fired.
 fn has_fired(timer: &mut Pin<&mut Sleep>, at: Instant, context: &mut Context<'_>) -> bool {
     let deadline = timer.deadline();
     if at < deadline || at > deadline + EXACT || (timer.is_elapsed() && at > deadline) {
@@ -250,10 +261,10 @@ impl Drop for Task {
         if !self.is_armed {
             return;
         }
-        let Self { slot, id, is_entrant, .. } = self;
+        let Self { slot, id, entered, .. } = self;
         slot.step(|lock, out| {
-            if *is_entrant {
-                lock.begin();
+            if *entered == Some(Way::First) {
+                lock.on_first_poll();
             }
             lock.leave(*id, out);
         });

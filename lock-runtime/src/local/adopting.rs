@@ -1,40 +1,38 @@
 //! How a task adopts a lock that waits for its adopter (rule 24).
 //!
-//! The adopter has the lock as soon as the store has put its token in the place of the ticket. Only then it enters the slot of the
-//! lock. So a ticket that is over costs the tasks that wait here nothing.
+//! The adopter has the lock as soon as the store has replaced the ticket by its token. Only then does it enter the slot of the lock. So a
+//! ticket that has ended costs the tasks that wait here nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
 use super::hold::Hold;
-use super::slot::ScheduleKeys;
-use super::slot::Slot;
-use super::stand_in::StandIn;
+use super::pending_release::PendingRelease;
+use super::slot::{ScheduleKeys, Slot};
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::error::LossReason;
-use crate::lock::{Adopted, Attempt, ResolvedRequest, Started};
-use crate::observe::metrics;
+use crate::lock::{Attempt, ResolvedRequest, Started};
 use crate::protocol::{Adoption, Ask, Grant, Reach, Release, Retry, StoreError, TicketAnswer};
 use crate::store::Store as _;
 use crate::timing::{ASK_BACKOFF, CLAIM};
 use crate::token::Token;
 
-/// Adopts the lock of `ticket`. It waits for nobody: [`LockError::Lost`] when the ticket is over, or was adopted.
+/// Adopts the lock of `ticket`, without waiting for it: [`LockError::Lost`] if the ticket has ended, or was adopted.
 pub(crate) async fn adopt(core: &Arc<Core>, request: &ResolvedRequest, ticket: &Token) -> Result<Hold, LockError> {
     let attempt = Attempt::new(request, core.settings().command_timeout, Moment::now);
     if core.is_inherited() {
         return Err(LockError::Forked { key: request.key.to_string() });
     }
-    let mut adopter = Adopter::new(core, request);
+    let mut adopter = Adopter::new(core, request, attempt.started);
     let mut failures = 0;
     loop {
         if core.refuses(request.is_inside) {
             return Err(LockError::ShutDown { key: request.key.to_string() });
         }
         let sent = Moment::now();
-        let by = attempt.by().min_at(StandIn::answered_by(&adopter.slot, sent), sent);
+        let by = attempt.by().min_at(PendingRelease::answered_by(&adopter.slot, sent), sent);
         match adopter.ask(request, ticket, by.counted_from(sent)).await {
             Ok(TicketAnswer::Granted(grant)) => return adopter.start(request, &grant, sent),
             Ok(TicketAnswer::Over) => return Err(lost(request, false)),
@@ -51,8 +49,8 @@ pub(crate) async fn adopt(core: &Arc<Core>, request: &ResolvedRequest, ticket: &
     }
 }
 
-/// What a task is told whose token the keeper has withdrawn meanwhile. What was granted to that token was given back. An ask that failed
-/// is not repeated under it (rule L3), and most likely the ticket still stands.
+/// The answer for a task whose token the keeper has withdrawn meanwhile. What was granted to that token was given back. An ask that failed
+/// is not repeated under it (rule 10), and most likely the ticket still stands.
 fn withdrawn(answer: Result<TicketAnswer, StoreError>) -> Result<TicketAnswer, StoreError> {
     mutant!(LateAdoptionIsLost => return Ok(TicketAnswer::Over));
     match answer {
@@ -72,22 +70,21 @@ struct Adopter {
     slot: Arc<Slot>,
     token: Token,
     claim: Duration,
-    /// Whether the store may have granted the lock to the token.
     may_stand: bool,
     /// Whether a task has the lock by now.
     is_done: bool,
 }
 
 impl Adopter {
-    fn new(core: &Arc<Core>, request: &ResolvedRequest) -> Self {
-        let token = core.next_token(request.may_linger(), request.share);
+    fn new(core: &Arc<Core>, request: &ResolvedRequest, now: Moment) -> Self {
+        let token = core.next_token(now, request.may_linger(), request.share, request.note());
         // Others may have to be kept out from the start.
         let claim = if request.at_least().is_zero() { request.lease().min(CLAIM) } else { request.lease() };
         let slot = core.table().slot_for_adopter(core, request, &token);
         Self { slot, token, claim, may_stand: false, is_done: false }
     }
 
-    /// Asks the store once. The token is the same each time: an adoption whose answer was lost is found to be done.
+    /// Asks the store once. The token is the same each time, so that a retry finds an adoption whose answer was lost.
     async fn ask(
         &mut self,
         request: &ResolvedRequest,
@@ -105,15 +102,16 @@ impl Adopter {
             give_up: by,
         };
         let before = std::mem::replace(&mut self.may_stand, true);
-        let mut stand_in = StandIn::begin(&self.slot, &ask.withdrawal(), ScheduleKeys::default(), by.start());
+        let pending =
+            PendingRelease::begin(&self.slot, ask.withdrawal(), ScheduleKeys::default(), by.start()).by_task();
         let core = &self.slot.core;
         let answer = core.store().adopt(&Adoption { ask, ticket: ticket.clone() }, by).await;
-        if !stand_in.end() {
+        if !pending.on_answer() {
             return withdrawn(answer);
         }
         match &answer {
             Ok(TicketAnswer::Over) => self.may_stand = false,
-            // Of a ticket that was taken by force the mark stands, and ends with the token.
+            // If the ticket was taken by force, the mark stands, and ends with the token.
             Ok(TicketAnswer::Granted(_) | TicketAnswer::Forced) => {}
             Err(error) => self.may_stand = before || error.reach != Reach::Unsent,
         }
@@ -122,30 +120,29 @@ impl Adopter {
 
     fn next_token(&mut self) -> Token {
         mutant!(AdoptedUnderNewToken => if self.may_stand {
-            self.token = self.slot.core.next_token(false, self.slot.share);
+            self.token = self.slot.core.next_token(Moment::now(), false, self.slot.share, None);
         });
         self.token.clone()
     }
 
-    /// Starts the hold on what the store has granted to an ask of that time.
+    /// Starts the hold on what the store granted to the ask that was sent at `sent`.
     fn start(mut self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Result<Hold, LockError> {
         let Some(started) = self.take(request, grant, sent) else {
             return Err(lost(request, self.slot.peek(|lock| lock.was_forced(&self.token))));
         };
         self.is_done = true;
-        metrics::waited(request.prefix(), sent.elapsed());
         Ok(Hold::new(&self.slot, started, request))
     }
 
-    /// Takes what the store has granted. `None` when the lease is over by now, or another lease is younger.
+    /// Takes what the store granted. `None` if the lease is over by now, or another lease is younger.
     fn take(&self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Option<Started> {
         let Self { slot, token, claim, .. } = self;
         loop {
             match slot.step(|lock, out| lock.adopt(token, *claim, request, grant, sent, slot.env(), out)) {
-                Adopted::Started(started) => return Some(*started),
-                Adopted::Over => return None,
-                // The store gave the lock to this adopter after that lease: it has ended there.
-                Adopted::Beside(other) => slot.core.revoke(slot, Some(&other), LossReason::NotKnown),
+                Ok(started) => return Some(started),
+                Err(None) => return None,
+                // The store gave the lock to this adopter after that lease, so that lease has ended there.
+                Err(Some(other)) => slot.core.revoke(slot, Some(&other), LossReason::NotKnown),
             }
         }
     }
@@ -157,7 +154,7 @@ impl Drop for Adopter {
         if self.is_done {
             return;
         }
-        let _ = slot.note_release_done(token);
+        slot.end_use(token);
         mutant!(AdoptedLeft => return);
         if self.may_stand {
             slot.core.withdraw(Release::withdrawal(&slot.key, token, *claim));
@@ -166,39 +163,10 @@ impl Drop for Adopter {
 }
 
 impl Core {
-    /// A release that goes on in the background when its task does not read the answer.
-    pub(crate) fn repeat_if_unread(self: &Arc<Self>, release: Release) -> RepeatedRelease {
-        // The lock is none of this process's: no task here waits for it in this slot.
+    /// Begins a release that goes on in the background if its task does not read the answer.
+    pub(crate) fn repeat_if_unread(self: &Arc<Self>, release: Release) -> PendingRelease {
+        // This process has no use for the lock: no task here waits for it in this slot.
         let slot = Arc::new(Slot::new(self, &release.key));
-        let stand_in = StandIn::begin(&slot, &release, ScheduleKeys::default(), Moment::now());
-        RepeatedRelease { stand_in, release, is_answered: false }
-    }
-}
-
-/// A release that is not that of a hold here. Dropping it has the release repeated in the background.
-#[derive(Debug)]
-pub(crate) struct RepeatedRelease {
-    stand_in: StandIn,
-    release: Release,
-    is_answered: bool,
-}
-
-impl RepeatedRelease {
-    pub(crate) fn release(&self) -> &Release {
-        &self.release
-    }
-
-    /// Returns whether the answer tells the outcome: the keeper has not sent the release meanwhile.
-    pub(crate) fn on_answer(mut self) -> bool {
-        self.is_answered = true;
-        self.stand_in.end()
-    }
-}
-
-impl Drop for RepeatedRelease {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.stand_in.release(&self.release);
-        }
+        PendingRelease::begin(&slot, release, ScheduleKeys::default(), Moment::now())
     }
 }

@@ -1,4 +1,4 @@
-//! [`Counters`]: what a manager counts, and what it tells of what it counts.
+//! [`Counters`]: what a manager counts, and what it reports of that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,8 +13,7 @@ use crate::lock_info::LockStats;
 use crate::observe::{self, TimedOut, metrics};
 use crate::store::Events;
 
-/// Counts of what goes wrong, and of what the keeper does. Each stands beside an error or a command, which cost much more
-/// than an atomic.
+/// Counts failures, and the keeper's renewals. Each increment goes with an error or a command, which costs much more than an atomic.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     timeouts: AtomicU64,
@@ -53,8 +52,8 @@ impl Core {
         }
     }
 
-    /// Notes that a request ends with this `error` because the lock was busy. `seen` is since when its holder is known here. A single
-    /// try that finds the lock busy is not told.
+    /// Notes that a request ends with this `error` because the lock was busy. `seen` is for how long its holder has been known here. A
+    /// single try that finds the lock busy is counted, not logged.
     pub(crate) fn note_timeout(
         &self,
         request: &ResolvedRequest,
@@ -85,7 +84,6 @@ impl Core {
         }
     }
 
-    /// Notes that a hold was lost.
     pub(super) fn note_loss(&self, key: &str, hold: EndedHold) {
         if hold.is_replaceable && hold.reason == LossReason::Forced {
             if let Some(left_out) = self.repeat_limit.admit(Warning::Replaced, key) {
@@ -100,7 +98,6 @@ impl Core {
         }
     }
 
-    /// Notes that the keeper has lengthened leases.
     pub(crate) fn note_renewals(&self, count: usize) {
         if count > 0 {
             self.counters.renewals.fetch_add(as_u64(count), Ordering::Relaxed);
@@ -108,7 +105,7 @@ impl Core {
         }
     }
 
-    /// Notes that a hold goes on for longer than the user finds usual.
+    /// Warns of a hold that lasts longer than the user considers usual.
     pub(super) fn note_long_hold(&self, slot: &Slot, held_for: Duration) {
         if let Some(left_out) = self.repeat_limit.admit(Warning::HeldLong, slot.key()) {
             observe::held_long(slot.key(), held_for, left_out);

@@ -5,48 +5,64 @@ use std::time::Duration;
 
 use super::handle::HoldHandle;
 use super::hold::Hold;
+use super::pending_release::PendingRelease;
 use super::slot::ScheduleKeys;
-use super::slot::Slot;
-use super::stand_in::StandIn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::lock::{EndedHold, Ending, ReleaseDone};
+use crate::lock::EndedHold;
 use crate::protocol::{Feature, Giving, Ownership, Release};
 use crate::store::Store as _;
 use crate::timing::CLAIM;
 use crate::token::Token;
 
 impl Hold {
-    /// Puts a ticket in the place of the hold's token, and keeps the lock for so long. The hold ends at once: a task that waits here asks
-    /// the store. Returns the ticket.
+    /// Replaces the hold's token by a ticket, which keeps the lock for this long. The hold ends at once: a task that waits here asks the
+    /// store. Returns the ticket.
     pub(crate) async fn give_away(mut self, kept_for: Duration) -> Result<Token, LockError> {
         let (handle, now) = (self.handle().clone(), Moment::now());
         let Some(user) = self.take_user(true) else { return Err(handle.lost_error(false)) };
         let slot = Arc::clone(handle.slot());
-        let (ended, release) = slot.step(|lock, _| lock.end_given(user, slot.env(), now));
-        let hold = ended.hold;
+        let (given, hold) = slot.step(|lock, _| lock.take_for_ticket(user, slot.env(), now));
         handle.end_counting();
-        let Some(release) = release else {
-            let lost = handle.lost_error(false);
-            if let Ending::Lost(left) = ended.ending {
-                self.release_lost(left, hold);
+        let release = match given {
+            Ok(release) => release,
+            Err(left) => {
+                let lost = handle.lost_error(false);
+                self.release_lost(left, hold, false);
+                return Err(lost);
             }
-            return Err(lost);
         };
-        let deadline = StandIn::answered_by(&slot, now);
-        let mut pending = PendingGift::begin(&slot, &release, kept_for, now);
-        let given = handle.core().store().give(&pending.giving, deadline).await;
-        match given.map_err(|error| error.of_lock(handle.key()))? {
-            // The keeper has given the ticket back, because this task did not come.
-            Ownership::Owned if !pending.stand_in.end() => Err(handle.lost_error(false)),
-            Ownership::Owned => Ok(pending.on_given()),
-            ownership => Err(pending.on_lost(&handle, ownership, hold)),
+        let Release { key, token, share, .. } = release.clone();
+        let ticket = slot.core.new_ticket(now, share, hold.is_some_and(|hold| hold.is_replaceable));
+        let giving = Giving { key, token, share, ticket, kept_for };
+        let ticket_until = Deadline::new(now, kept_for).later_by(CLAIM);
+        let repeat_until = release.repeat_until.max_at(ticket_until, now);
+        let (token, then) = in_order(&giving);
+        let or_ticket = Some(Box::new(then));
+        let of_both = Release { token, or_ticket, repeat_until, contended: true, queued: true, ..release };
+        // While it is not known which of the two the store has, a release of both is pending.
+        let pending = PendingRelease::begin(&slot, of_both, ScheduleKeys::default(), now);
+        let given = handle.core().store().give(&giving, PendingRelease::answered_by(&slot, now)).await;
+        let ownership = given.map_err(|error| error.of_lock(handle.key()))?;
+        if ownership == Ownership::Owned {
+            // Otherwise the keeper has released the ticket, because this task was not polled in time.
+            return if pending.on_answer() { Ok(giving.ticket) } else { Err(handle.lost_error(false)) };
         }
+        let (lost, reason) = handle.on_found_lost(ownership, false);
+        let of_both = pending.release().clone();
+        let _ = pending.on_answer();
+        if ownership == Ownership::Forced {
+            slot.core.release_later(of_both);
+        }
+        if let Some(hold) = hold {
+            slot.core.note_loss(&slot.key, EndedHold { reason, ..hold });
+        }
+        Err(lost)
     }
 }
 
 impl HoldHandle {
-    /// Refuses to give the hold away where that has no meaning.
+    /// Refuses to give the hold away where that is not possible.
     pub(crate) fn check_gift(&self, kept_for: Duration) -> Result<(), LockError> {
         if let Some(reason) = (self.core().store().kind().refuses)(Feature::Tickets) {
             return Err(LockError::setting("ticket", reason));
@@ -61,72 +77,9 @@ impl HoldHandle {
     }
 }
 
-/// A lock that is on its way to its ticket. Dropping it leaves neither of the two: whether the store has put the ticket is not known.
-#[derive(Debug)]
-struct PendingGift {
-    slot: Arc<Slot>,
-    giving: Giving,
-    release: Release,
-    stand_in: StandIn,
-    is_answered: bool,
-}
-
-/// What to release while nobody knows which of the two stands (rule 24): first the token, and then the ticket. A command that comes
-/// after the first of these releases finds no token.
+/// What to release while it is not known which of the two stands (rule 24): first the token, then the ticket. A command that arrives after
+/// the first of these releases finds no token.
 fn in_order(giving: &Giving) -> (Token, Token) {
     mutant!(TicketReleasedFirst => return (giving.ticket.clone(), giving.token.clone()));
     (giving.token.clone(), giving.ticket.clone())
-}
-
-impl PendingGift {
-    fn begin(slot: &Arc<Slot>, release: &Release, kept_for: Duration, now: Moment) -> Self {
-        let Release { key, token, share, .. } = release.clone();
-        let ticket = slot.core.new_ticket(share);
-        let giving = Giving { key, token, share, ticket, kept_for };
-        let ticket_until = Deadline::new(now, kept_for).later_by(CLAIM);
-        let repeat_until = release.repeat_until.max_at(ticket_until, now);
-        let (token, then) = in_order(&giving);
-        let or_ticket = Some(Box::new(then));
-        let of_both = Release { token, or_ticket, repeat_until, contended: true, ..release.clone() };
-        let stand_in = StandIn::begin(slot, &of_both, ScheduleKeys::default(), now);
-        Self { slot: Arc::clone(slot), giving, release: of_both, stand_in, is_answered: false }
-    }
-
-    fn on_given(mut self) -> Token {
-        self.is_answered = true;
-        self.end_use();
-        self.giving.ticket.clone()
-    }
-
-    fn on_lost(mut self, handle: &HoldHandle, ownership: Ownership, hold: Option<EndedHold>) -> LockError {
-        self.is_answered = true;
-        let (lost, reason) = handle.on_found_lost(ownership, false);
-        self.end_use();
-        if ownership == Ownership::Forced {
-            self.slot.core.release_later(self.release.clone());
-        }
-        if let Some(hold) = hold {
-            self.slot.core.note_loss(&self.slot.key, EndedHold { reason, ..hold });
-        }
-        lost
-    }
-
-    /// Nothing uses the token any more. What the store may have granted under it meanwhile is withdrawn.
-    fn end_use(&self) {
-        let Self { slot, release, .. } = self;
-        if matches!(slot.note_release_done(&release.token), ReleaseDone::Done { may_be_granted_again: true, .. }) {
-            slot.core.withdraw(Release::withdrawal(&release.key, &release.token, release.claim));
-        }
-    }
-}
-
-impl Drop for PendingGift {
-    fn drop(&mut self) {
-        if self.is_answered {
-            return;
-        }
-        mutant!(GiftLeft => return);
-        self.end_use();
-        self.stand_in.release(&self.release);
-    }
 }

@@ -11,8 +11,7 @@ use crate::clock::{Deadline, Moment};
 use crate::error::LossReason;
 use crate::keep_alive::KeepAlive;
 use crate::key::PrefixPlace;
-use crate::lock::{Joined, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
-use crate::mutex::Mutex;
+use crate::lock::{Lease, ResolvedRequest, Started, Terms};
 use crate::observe::{Path, metrics};
 use crate::opaque::Opaque;
 use crate::protocol::{Ownership, Release, Renewal, Renewed, StoreError};
@@ -20,21 +19,21 @@ use crate::share::Share;
 use crate::store::{Store, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
+use crate::turns::Turns;
 use crate::{FencingToken, LockError};
 
-/// A reference to a hold, which may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldHandle(Opaque<HoldInner>);
 
-/// Joined calls that enter a hold again inside of its body exclude each other with this mutex.
-pub(crate) type Reentry = OnceLock<Arc<tokio::sync::Mutex<()>>>;
+/// The turns of joined calls that enter a hold again inside its body: only one at a time.
+pub(crate) type Reentry = OnceLock<Arc<Turns>>;
 
-/// The outcome of an extension that the store has confirmed.
+/// The result of an extension that the store has confirmed.
 enum Extended {
     Yes,
-    /// The hold's deadline had passed before (rule 13: the hold does not come back).
+    /// The hold's deadline had already passed (rule 13: the hold does not come back).
     TooLate,
-    /// The hold had ended before.
+    /// The hold had already ended.
     Ended,
 }
 
@@ -42,33 +41,25 @@ enum Extended {
 struct HoldInner {
     slot: Arc<Slot>,
     id: u64,
-    /// The reader's number among those that have the hold together; zero for the hold of one task.
+    /// The reader's number among those that share the hold; zero for the hold of one task.
     member: u64,
     token: Token,
     fence: OnceLock<u64>,
     path: Path,
     terms: Option<Arc<Terms>>,
-    /// For the calls that enter the hold again inside of its body.
     reentry: Reentry,
-    /// While the acquire goes on.
+    /// Set while the acquire goes on.
     alive: Option<Arc<KeepAlive>>,
-    /// Counts the hold of one of several readers until it ends.
-    holding: Mutex<Option<metrics::Holding>>,
+    /// Counts the hold in the metrics until it ends.
+    holding: metrics::Holding,
 }
 
 impl HoldHandle {
     pub(super) fn new(slot: &Arc<Slot>, started: Started, request: &ResolvedRequest) -> Self {
-        let Started { id, member, token, fence, path, holding, alive, .. } = started;
-        let (slot, holding, terms) = (Arc::clone(slot), Mutex::new(holding), request.terms.clone());
+        let Started { id, member, token, fence, path, alive, .. } = started;
+        let holding = slot.holds.begin(request.prefix(), path);
+        let (slot, terms) = (Arc::clone(slot), request.terms.clone());
         let reentry = Reentry::new();
-        Self(Opaque::new(HoldInner { slot, id, member, token, fence, path, terms, reentry, alive, holding }))
-    }
-
-    /// For a reader that has joined the hold of others.
-    pub(super) fn of_reader(slot: &Arc<Slot>, joined: Joined, request: &ResolvedRequest) -> Self {
-        let Joined { id, member, token, holding, alive } = joined;
-        let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
-        let (path, terms, reentry) = (Path::HandOver, request.terms.clone(), Reentry::new());
         Self(Opaque::new(HoldInner { slot, id, member, token, fence, path, terms, reentry, alive, holding }))
     }
 
@@ -76,7 +67,6 @@ impl HoldHandle {
         &self.0.slot
     }
 
-    /// The id of the hold, and the reader's number in it.
     pub(super) fn ids(&self) -> (u64, u64) {
         (self.0.id, self.0.member)
     }
@@ -85,14 +75,9 @@ impl HoldHandle {
         self.0.alive.as_ref()
     }
 
-    /// Notes that a reader's part of the hold has ended.
+    /// The hold has ended: the metrics no longer count it.
     pub(super) fn end_counting(&self) {
-        let HoldInner { slot, holding, .. } = &*self.0;
-        if slot.share.is_some() {
-            // It is dropped without the lock: a recorder of metrics may do anything.
-            let ended = holding.lock().take();
-            drop(ended);
-        }
+        self.0.holding.end();
     }
 
     pub(crate) fn reentry(&self) -> &Reentry {
@@ -103,24 +88,24 @@ impl HoldHandle {
         &self.0.slot.core
     }
 
-    pub(super) fn release_again(&self, kept_until: Option<Box<Deadline>>) {
-        let HoldInner { slot, token, .. } = &*self.0;
-        slot.core.release_later(Release { kept_until, ..Release::withdrawal(&slot.key, token, CLAIM) });
+    pub(super) fn release_again(&self, kept_until: Option<Box<Deadline>>, delay: Duration) {
+        let (HoldInner { slot, token, .. }, now) = (&*self.0, Moment::now());
+        let release = Release { kept_until, ..Release::withdrawal_at(now, &slot.key, token, CLAIM) };
+        slot.core.release_later(release.with_delay(delay, now));
     }
 
-    /// Releases the lease of a hold that was lost (rule 14: once the body is dropped). The slot has forgotten the
-    /// lease, but the store may still have it.
-    pub(super) fn release_after_loss(&self) {
+    /// Releases the lease of a hold that was lost (rule 13: once the body is dropped). The slot has forgotten the lease, but the store may
+    /// still have it. If the body `is_dropped` before its end, the lock rests for its `lock_delay`.
+    pub(super) fn release_after_loss(&self, is_dropped: bool) {
         let HoldInner { slot, token, .. } = &*self.0;
-        match slot.note_release_done(token) {
-            // It makes no difference whether the store granted the lease again: this release is for that grant, too.
-            ReleaseDone::Done { kept_until, .. } => self.release_again(kept_until),
-            // The hold of a plain guard was released when it was lost.
-            ReleaseDone::StillUsed | ReleaseDone::Unnoted => {}
+        // The hold of a plain guard was released when it was lost. If the store has granted the lease again, this release covers that grant
+        // too.
+        if let Some(ended) = slot.end_use(token) {
+            self.release_again(ended.kept_until, if is_dropped { ended.delay } else { Duration::ZERO });
         }
     }
 
-    /// Notes that the user of a lost hold is gone, for whom nothing waited.
+    /// Notes that the user of a lost hold is gone; no release waited for it.
     pub(super) fn forget_forced(&self) {
         self.0.slot.note(|lock| lock.forget_forced(&self.0.token));
     }
@@ -129,7 +114,6 @@ impl HoldHandle {
         &self.0.slot.key
     }
 
-    /// The lock's name in the store.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.0.slot.key
     }
@@ -143,18 +127,17 @@ impl HoldHandle {
         self.0.slot.share == Some(Share::READ)
     }
 
-    /// Whether this is a hold of `key` in `core`.
     pub(crate) fn is_of(&self, core: &Arc<Core>, key: &str) -> bool {
         Arc::ptr_eq(&self.0.slot.core, core) && *self.0.slot.key == *key
     }
 
-    /// The name that a lock called `name` has in the namespace of this hold's manager.
+    /// The full name of a lock called `name` in the namespace of this hold's manager.
     #[cfg(feature = "testing")]
     pub(crate) fn full_name_of(&self, name: &str) -> Result<Arc<str>, LockError> {
         self.core().settings().full_name(name.into())
     }
 
-    /// The key of the hold, when it is a hold in `core`.
+    /// The key of the hold, if it is a hold in `core`.
     pub(crate) fn key_in(&self, core: &Arc<Core>) -> Option<Arc<str>> {
         Arc::ptr_eq(&self.0.slot.core, core).then(|| Arc::clone(&self.0.slot.key))
     }
@@ -167,7 +150,7 @@ impl HoldHandle {
         !self.remaining().is_zero()
     }
 
-    /// Whether the hold is known to be lost, or has ended. A deadline that has passed counts once somebody has looked.
+    /// Whether the hold has ended, or is known to be lost. A deadline that has passed counts once it has been noticed.
     pub(super) fn has_ended(&self) -> bool {
         let HoldInner { slot, id, .. } = &*self.0;
         slot.peek(|lock| lock.lease_of(*id).is_none())
@@ -179,17 +162,14 @@ impl HoldHandle {
 
     pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
         let HoldInner { slot, id, member, .. } = &*self.0;
-        let ends = slot.peek(|lock| lock.lease_of(*id)?.ends_for(*member, now));
-        ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
+        slot.peek(|lock| lock.lease_of(*id)?.left_for(*member, now)).unwrap_or_default()
     }
 
-    /// Where the prefix is in the lock's name.
     pub(crate) fn prefix(&self) -> PrefixPlace {
         let prefix = self.0.slot.peek(|lock| Some(lock.lease_of(self.0.id)?.hold.as_ref()?.prefix));
         prefix.unwrap_or_default()
     }
 
-    /// How the task came by the hold.
     pub(crate) fn path(&self) -> Path {
         self.0.path
     }
@@ -206,33 +186,30 @@ impl HoldHandle {
         LockError::Lost { key: self.key().to_owned(), completed, forced, max_hold: self.spent(), ticket: false }
     }
 
-    /// The store says at the end of the hold that the hold was lost before. Returns the error, and how the hold was lost.
+    /// Handles the store's report, at the end of the hold, that the hold was lost before. Returns the error, and how it was lost.
     pub(super) fn on_found_lost(&self, ownership: Ownership, completed: bool) -> (LockError, LossReason) {
         let HoldInner { slot, token, .. } = &*self.0;
         let is_forced = slot.note(|lock| lock.forget_forced(token)) || ownership == Ownership::Forced;
         (self.lost_as(completed, is_forced), if is_forced { LossReason::Forced } else { LossReason::NotKnown })
     }
 
-    /// The time that the hold was allowed, if the hold was lost because this time was over.
+    /// The hold's time limit, if the hold was lost because it reached that limit.
     fn spent(&self) -> Option<Duration> {
         let terms = self.0.terms.as_ref()?;
         let now = Moment::now();
         self.0.slot.peek(|lock| {
             let Some(lease) = lock.lease_of(self.0.id) else { return };
             if self.0.member > 0 {
-                // A reader's own time is its own, while the lease goes on.
-                if !lease.has_ended(now) && terms.max_hold().is_some() {
-                    terms.note_spent();
-                }
+                lease.note_spent_readers(now);
             } else if lease.has_ended(now) {
-                // The deadline may have passed without anybody having taken note of that.
+                // The deadline may have passed unnoticed.
                 let _ = lease.ended_hold();
             }
         });
         terms.spent()
     }
 
-    /// Refuses an extension beyond the time that the hold is allowed.
+    /// Refuses an extension beyond the hold's time limit.
     fn check_extension(&self, lease: Duration) -> Result<(), LockError> {
         let now = Moment::now();
         let latest = self.0.slot.peek(|lock| lock.lease_of(self.0.id)?.latest_end_for(self.0.member, now));
@@ -267,7 +244,7 @@ impl HoldHandle {
         loop {
             slot.change_lease(token, |lease| lease.note_renewal_sent(&renewal, sent));
             match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
-                // Something older than what is known: the store is asked once more.
+                // This answer is older than what is known: ask the store again.
                 Ok(Renewed::NotOwned | Renewed::Forced) if self.is_confirmed_after(sent) => {
                     sent = Moment::now();
                 }
@@ -277,12 +254,12 @@ impl HoldHandle {
         }
     }
 
-    /// Whether the lease of this hold is known by what was asked for, or pushed, after `sent`.
+    /// Whether the lease of this hold is known from an ask, or a push, after `sent`.
     pub(super) fn is_confirmed_after(&self, sent: Moment) -> bool {
         self.0.slot.peek(|lock| lock.lease_of(self.0.id).is_some_and(|lease| lease.is_confirmed_after(sent)))
     }
 
-    /// Takes in the store's answer to an extension, which moves the hold's own end to `own`.
+    /// Handles the store's answer to an extension, which moves the hold's own end to `own`.
     pub(super) fn on_renewed(&self, renewed: Renewed, own: Deadline) -> Result<(), LockError> {
         match renewed {
             Renewed::Until(until) => match self.lengthen(until, own) {
@@ -296,7 +273,7 @@ impl HoldHandle {
         }
     }
 
-    /// Ends the lease for every hold that has it. Returns the error for the caller.
+    /// Ends the lease for every hold on it. Returns the error for the caller.
     fn revoke(&self, reason: LossReason) -> LockError {
         let HoldInner { slot, token, .. } = &*self.0;
         slot.core.revoke(slot, Some(token), reason);
@@ -321,7 +298,7 @@ impl HoldHandle {
         })
     }
 
-    /// Begins the time of a hold whose acquire is complete `now`. Returns `false` when the hold is lost.
+    /// Begins the time of a hold whose acquire is complete `now`. Returns `false` if the hold is lost.
     pub(crate) fn begin(&self, request: &ResolvedRequest, now: Moment) -> bool {
         self.0.slot.step(|lock, _| lock.begin_time(self.ids(), request, self.0.terms.as_ref(), now))
     }
@@ -354,7 +331,7 @@ impl HoldHandle {
         });
     }
 
-    /// The hold for a nested body: the same hold, with a fencing token if the body wants a token.
+    /// The hold for a nested body: the same hold, with a fencing token if the body wants one.
     pub(crate) async fn borrow(&self, fenced: bool, deadline: Deadline) -> Result<Self, LockError> {
         if !self.is_valid() {
             return Err(self.lost_error(false));
@@ -369,8 +346,8 @@ impl HoldHandle {
         }
     }
 
-    /// Draws a fencing token for the hold. Returns whether the hold has one now: it has none when its lease is gone. An answer that
-    /// the task reads after the deadline comes too late: the caller's time is over.
+    /// Draws a fencing token for the hold. Returns whether the hold has one now: not if its lease is gone. An answer that the task reads
+    /// after the deadline is too late: the caller's time is over.
     pub(super) async fn draw(&self, deadline: Deadline) -> Result<bool, StoreError> {
         let inner = &*self.0;
         let share = inner.slot.share;
@@ -386,8 +363,10 @@ impl HoldHandle {
                 }
             }
         };
-        inner.slot.change_lease(&inner.token, |lease| lease.forget_smaller_fences(first));
-        // Two joined calls may both have drawn a token. The first token that arrives here stays.
+        // Rule 8: this token is greater than those that are reserved.
+        let forget = |lease: &mut Lease| mutant!(SmallerFencesKept => (), else lease.fences.forget_up_to(first));
+        inner.slot.change_lease(&inner.token, forget);
+        // Two joined calls may both have drawn a token. The first that arrives here stays.
         let _ = inner.fence.set(first);
         if is_late(deadline) {
             return Err(inner.slot.core.store().unanswered(&inner.slot.key, deadline.span()));

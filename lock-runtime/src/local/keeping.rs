@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep};
 use crate::clock::Moment;
 use crate::keep_alive::KeepAlive;
 
-/// How often the task wakes itself: several times in a claim.
+/// How often the task wakes itself: several times per claim.
 const TOUCHED_EVERY: Duration = Duration::from_millis(800);
 
-/// Polls `future`, and keeps the holds alive meanwhile. `None` when the task was not polled for so long that they have ended.
+/// Polls `future`, and keeps the holds alive meanwhile. `None` if the task was not polled for so long that they have ended.
 pub(crate) async fn keep_alive<F: Future>(alive: &KeepAlive, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut timer = pin!(sleep(TOUCHED_EVERY));

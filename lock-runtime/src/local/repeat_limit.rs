@@ -1,4 +1,4 @@
-//! [`RepeatLimit`]: a warning about one key is not told again and again.
+//! [`RepeatLimit`]: limits how often a warning about one key is repeated.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -6,12 +6,11 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::mutex::Mutex;
 
-/// A warning about a key is told at most once in this time.
+/// How long a warning about a key is not repeated.
 const PAUSE: Duration = Duration::from_secs(10);
-/// So many warnings are told in that time at most, for all keys together. This bounds the memory, too.
+/// How many warnings are admitted in that time, for all keys together. This bounds the memory, too.
 const MOST: usize = 128;
 
-/// What is warned of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Warning {
     TimedOut,
@@ -21,12 +20,12 @@ pub(crate) enum Warning {
     Refused,
 }
 
-/// The warnings that were told a short time ago.
+/// The recent warnings.
 #[derive(Debug, Default)]
-pub(crate) struct RepeatLimit(Mutex<Vec<Told>>);
+pub(crate) struct RepeatLimit(Mutex<Vec<Reported>>);
 
 #[derive(Debug)]
-struct Told {
+struct Reported {
     /// Stands for the warning and its key.
     hash: u64,
     at: Moment,
@@ -35,29 +34,29 @@ struct Told {
 }
 
 impl RepeatLimit {
-    /// Whether to warn: then it is the number of equal warnings that were left out since the last one. `None` when the same
-    /// was told a short time ago, or too much was.
+    /// If the warning is to be logged: the number of equal warnings left out since the last one. `None` if the same one was logged
+    /// recently, or there were too many.
     pub(crate) fn admit(&self, warning: Warning, key: &str) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         (warning, key).hash(&mut hasher);
         let hash = hasher.finish();
         let now = Moment::now();
-        let is_old = |told: &Told| now.since(told.at) >= PAUSE;
+        let is_old = |known: &Reported| now.since(known.at) >= PAUSE;
         // Nothing that can panic runs under this lock.
         let mut all = self.0.lock();
-        if let Some(told) = all.iter_mut().find(|told| told.hash == hash) {
-            if !is_old(told) {
-                told.left_out += 1;
+        if let Some(known) = all.iter_mut().find(|known| known.hash == hash) {
+            if !is_old(known) {
+                known.left_out += 1;
                 return None;
             }
-            told.at = now;
-            return Some(std::mem::take(&mut told.left_out));
+            known.at = now;
+            return Some(std::mem::take(&mut known.left_out));
         }
         if all.len() >= MOST {
-            all.retain(|told| !is_old(told));
+            all.retain(|known| !is_old(known));
         }
         (all.len() < MOST).then(|| {
-            all.push(Told { hash, at: now, left_out: 0 });
+            all.push(Reported { hash, at: now, left_out: 0 });
             0
         })
     }
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_warning_about_a_key_is_told_once_and_then_with_the_number_that_was_left_out() {
+    async fn a_warning_about_a_key_is_logged_once_and_then_with_the_number_that_was_left_out() {
         let limit = RepeatLimit::default();
         assert_eq!(limit.admit(Warning::Lost, "a"), Some(0));
         assert_eq!(limit.admit(Warning::Lost, "a"), None);

@@ -28,7 +28,7 @@ const IDLE_TICKS: u32 = 10;
 
 /// The work list of one manager's keeper. It outlives the manager until the last release is answered.
 ///
-/// No store is called under its lock, and no other lock is taken.
+/// Under its mutex no store is called, and no other mutex is taken.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     state: Mutex<State>,
@@ -49,12 +49,12 @@ impl Schedule {
         Self { state: Mutex::default(), wake, watching, quiet, answered, store }
     }
 
-    /// Wakes every keeper task: each of them may be on a runtime that is not polled.
+    /// Wakes every keeper task: some of them may be on a runtime that is not polled.
     fn wake_up(&self) {
         self.wake.notify_waiters();
     }
 
-    /// Changes the schedule. Wakes the keeper when the change brings work earlier than the keeper would wake.
+    /// Changes the schedule. Wakes the keeper if the change brings work earlier than it would wake.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -66,7 +66,6 @@ impl Schedule {
         result
     }
 
-    /// Adds a slot whose hold is new.
     pub(crate) fn track(&self, slot: &Arc<Slot>) -> NonZeroU64 {
         let mut state = self.state.lock();
         let entry = state.track(slot);
@@ -86,7 +85,7 @@ impl Schedule {
         }
     }
 
-    /// Makes the keeper look at `slot` at that time, in place of the timer `due` that the slot has.
+    /// Makes the keeper look at `slot` at that time, in place of the slot's timer `due`.
     pub(super) fn set_timer(&self, slot: &Arc<Slot>, at: Instant, due: &mut Option<TimerKey>) {
         self.change(|state| {
             state.cancel(ScheduleKeys { due: due.take(), tracked: None });
@@ -113,12 +112,12 @@ impl Schedule {
         self.change(|state| state.backlog.add(server, release));
     }
 
-    /// Whether the lock of `token` is to rest, and the store has not said that it does.
+    /// Whether the lock of `token` is to rest, and the store has not confirmed it yet.
     pub(super) fn is_to_rest(&self, token: &Token) -> bool {
         self.state.lock().backlog.is_to_rest(token)
     }
 
-    /// Resolves when the store has said that the lock of `token` rests, or when that is not to be said any more.
+    /// Resolves when the store has confirmed that the lock of `token` rests, or when the keeper gives that up.
     pub(super) async fn wait_until_it_rests(&self, token: &Token) {
         loop {
             let answered = self.answered.notified();
@@ -129,8 +128,8 @@ impl Schedule {
         }
     }
 
-    /// Notes a release that a task waits for, and removes the entries of the hold that ended. When the task does not end the
-    /// release before `by`, the keeper takes the release over.
+    /// Notes a release that a task waits for, and removes the entries of the hold that ended. If the task does not end the release before
+    /// `by`, the keeper takes the release over.
     pub(super) fn begin_release(&self, slot: &Arc<Slot>, release: Release, by: Instant, entries: ScheduleKeys) -> u64 {
         self.change(|state| {
             state.cancel(entries);
@@ -138,7 +137,6 @@ impl Schedule {
         })
     }
 
-    /// Whether a task waits for the release of `token`.
     pub(super) fn is_releasing(&self, token: &Token) -> bool {
         mutant!(AwaitedReleaseRepeated => return false);
         self.state.lock().outstanding.has(token)
@@ -156,10 +154,10 @@ impl Schedule {
         ended.is_some()
     }
 
-    /// Makes the keeper repeat a release that its task does not wait for any more, or that failed.
+    /// Makes the keeper repeat a release that failed, or that its task no longer waits for.
     pub(super) fn repeat_release(&self, number: u64, key: &str) {
         let server = self.store.server_of(key);
-        // The slot is dropped outside of the lock.
+        // The slot is dropped outside of the mutex.
         let _slot = self.change(|state| {
             let OutstandingRelease { slot, release, .. } = state.outstanding.remove(number)?;
             state.backlog.add(server, release);
@@ -172,45 +170,42 @@ impl Schedule {
         self.store.connection(key)
     }
 
-    /// Has the leases of these slots verified: somebody else may have changed their locks.
+    /// Verifies the leases of these slots, after alarms: other clients may have changed their keys.
     pub(super) fn on_alarms(&self, slots: Vec<Arc<Slot>>) {
         mutant!(AlarmsUnheeded => return);
         self.verify(slots);
     }
 
-    /// Has the leases of these slots verified.
     pub(super) fn verify(&self, slots: Vec<Arc<Slot>>) {
         self.change(|state| state.verify.extend(slots));
     }
 
-    /// How many releases of the background work have no answer yet.
+    /// How many background releases have no answer yet.
     pub(super) fn unreleased(&self) -> usize {
         self.state.lock().backlog.unreleased()
     }
 
-    /// How many releases wait, and how many batches of releases were sent so far.
+    /// How many releases wait, and how many batches were sent so far.
     #[cfg(test)]
     pub(crate) fn releases(&self) -> (usize, u64) {
         let state = self.state.lock();
         (state.backlog.len(), state.backlog.sent())
     }
 
-    /// Notes that a connection broke, or was made again. The leases of these slots are verified, because the store may
-    /// have forgotten some. Releases without an answer are sent again at once.
+    /// Notes that a connection broke, or was made again. The leases of these slots are verified, because the store may have forgotten some.
+    /// Unanswered releases are sent again at once.
     pub(crate) fn on_interruption(&self, slots: Vec<Arc<Slot>>) {
         self.change(|state| {
             state.backlog.reopen();
-            state.verify(slots);
+            state.on_interruption(slots);
         });
     }
 
-    /// Makes the keeper end when its work is done.
     pub(super) fn close(&self) {
         self.change(|state| state.is_closed = true);
         self.watching.notify_one();
     }
 
-    /// Resolves when nothing is left to release.
     pub(crate) async fn wait_until_quiet(&self) {
         loop {
             let quiet = self.quiet.notified();
@@ -230,32 +225,31 @@ impl Schedule {
         self.wake.notified()
     }
 
-    /// Resolves when a slot waits in the store's queue, or when the manager is gone. It may resolve for nothing.
+    /// Resolves when a slot waits in the store's queue, or when the manager is gone. Spurious wakes are possible.
     pub(crate) async fn watching(&self) {
         self.watching.notified().await;
     }
 
-    /// Whether a slot waits in the store's queue, or did so lately.
+    /// Whether a slot waits in the store's queue, or did so recently.
     pub(crate) fn is_watching(&self) -> bool {
         self.state.lock().is_watching()
     }
 
-    /// The slots that wait in the store's queue, or did so lately.
+    /// The slots that wait in the store's queue, or did so recently.
     pub(crate) fn watched(&self) -> Vec<Arc<Slot>> {
         self.state.lock().watched()
     }
 
-    /// Takes what is due at `now`. Until [`on_dispatch`](Self::on_dispatch) is called, nothing of it counts as released.
+    /// Takes what is due at `now`. None of it counts as released before [`on_dispatch`](Self::on_dispatch).
     pub(crate) fn take_due(&self, now: Instant) -> Found {
         self.state.lock().take_due(now)
     }
 
-    /// Takes the releases that are due.
     pub(crate) fn take_releases(&self) -> Vec<Batch> {
         self.state.lock().backlog.take_due(Instant::now())
     }
 
-    /// The work that is left for a manager that is gone.
+    /// The work that is left after its manager is gone.
     pub(crate) fn last_work(&self) -> LastWork {
         self.state.lock().last_work()
     }
@@ -265,25 +259,24 @@ impl Schedule {
         std::mem::take(&mut self.state.lock().is_interrupted)
     }
 
-    /// Notes that everything taken is on its way. Returns whether there were young holds since the last call.
+    /// Notes that everything taken has been sent. Returns whether there were young holds since the last call.
     pub(crate) fn on_dispatch(&self) -> bool {
         let mut state = self.state.lock();
         state.is_dispatching = false;
         state.had_tracked()
     }
 
-    /// How long the keeper may sleep. `None` until it is woken.
+    /// How long the keeper may sleep. `None` means until it is woken.
     pub(crate) fn pause(&self, idle_ticks: u32) -> Option<Duration> {
         self.state.lock().pause(idle_ticks)
     }
 
-    /// Takes in the outcomes of a batch of releases.
     pub(crate) fn on_released(&self, batch: Batch, fates: &[Fate]) {
         self.change(|state| state.backlog.on_answers(batch, fates, Instant::now()));
         self.answered.notify_waiters();
     }
 
-    /// Notifies the shutdown when nothing is left to release. Also wakes the keeper when its manager `is_gone`.
+    /// Notifies the shutdown if nothing is left to release. Also wakes the keeper if its manager `is_gone`.
     pub(crate) fn tell_if_quiet(&self, is_gone: bool) {
         let (is_quiet, is_done) = {
             let state = self.state.lock();
@@ -293,8 +286,8 @@ impl Schedule {
             return;
         }
         self.quiet.notify_waiters();
-        // What the server refuses for good is still repeated from time to time: that is no reason to look again at once, and
-        // again, while all other keepers on this thread stand still.
+        // What the server refuses for good is still repeated from time to time: that is no reason to spin, while all other keepers on this
+        // thread starve.
         if is_done && is_gone {
             // That was the last work of the keeper, and nothing else would wake it.
             self.wake_up();

@@ -1,4 +1,4 @@
-//! [`Slot`]: one key in use. It drives its [`Lock`]: it tells the lock what happens, and carries out what the lock asks for.
+//! [`Slot`]: one key in use. It drives its [`Lock`]: it reports to the lock what happens, and carries out what the lock decides.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use super::Core;
 use super::waiter_limit::{CountedWaiter, WaiterLimit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
-    Action, Attempt, Effects, Entered, Env, Lease, Lock, ReleaseDone, ResolvedRequest, Round, Trigger, Waiter,
+    Action, Attempt, Effects, EndingToken, Entered, Env, Lease, Lock, ResolvedRequest, Round, Trigger, Waiter,
 };
 use crate::mutex::Mutex;
+use crate::observe::metrics;
 use crate::protocol::{Answer, Ask, Pushed, Reach, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};
 use crate::token::Token;
@@ -26,18 +27,20 @@ mod wanted;
 
 use lingering::Listed;
 
-/// What this process knows about one key in use.
+/// One key in use, in one mode.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// The code that works on a slot reaches the core through the slot. To count references to the core at each step
-    /// would make all threads contend for one counter.
+    /// Code that works on a slot reaches the core through it. Counting references to the core at each step would make all threads contend
+    /// for one counter.
     pub(super) core: Arc<Core>,
     pub(super) key: Arc<str>,
-    /// `None` for the lock alone.
+    /// `None` for the exclusive lock.
     pub(super) share: Option<Share>,
-    /// Counts the leases of this process that share the lock. `None` for the lock alone.
+    /// Counts the leases of this process that share the lock. `None` for the exclusive lock.
     pub(super) leases: Option<SharedLeases>,
     pub(super) state: Mutex<State>,
+    /// Counts its holds in the metrics.
+    pub(super) holds: metrics::Holds,
     /// Wakes the tasks that watch a hold. A wake is a hint to look again.
     pub(super) changed: Notify,
     /// How often a task was overtaken whose command may still be sent.
@@ -51,30 +54,32 @@ pub(super) struct State {
     pub(super) entries: ScheduleKeys,
     /// The place of its lease among those that linger. Boxed: few leases ever do.
     pub(super) listed: Option<Box<Listed>>,
+    /// Counts its lease in the metrics while it lingers.
+    lingering: Option<metrics::Counted>,
 }
 
-/// What is left of a step: it may call tasks, and so it waits until no lock is held.
+/// What is left of a step. It may run user code (wakers), so it waits until no mutex is held.
 #[must_use]
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
     effects: Effects,
-    /// The schedule entries that the lock needs no more.
+    /// The schedule entries that the lock no longer needs.
     stale: ScheduleKeys,
     /// Whether one more lease lingers.
     is_newly_listed: bool,
-    /// Whether no task uses the lock any more.
+    /// A lease that lingers no more: a metrics recorder may run any code.
+    uncounted: Option<metrics::Counted>,
     is_unused: bool,
 }
 
 impl Unfinished {
-    /// Wakes who is to be woken.
     #[cfg(test)]
     pub(super) fn wake(&mut self) {
-        self.effects.woken.drain(..).for_each(Waker::wake);
+        std::mem::take(&mut self.effects.woken).wake();
     }
 }
 
-/// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
+/// An entry of the keeper's schedule: its time, and a number that distinguishes entries of the same time.
 pub(crate) type TimerKey = (Instant, u64);
 
 /// The entries that the keeper's schedule has for a slot.
@@ -82,11 +87,14 @@ pub(crate) type TimerKey = (Instant, u64);
 pub(crate) struct ScheduleKeys {
     /// The entry in the list of young holds.
     pub(crate) tracked: Option<NonZeroU64>,
-    /// The timer.
     pub(crate) due: Option<TimerKey>,
 }
 
 impl Slot {
+    pub(super) fn is_for(&self, key: &str, share: Option<Share>) -> bool {
+        self.share == share && *self.key == *key
+    }
+
     pub(super) fn new(core: &Arc<Core>, key: &Arc<str>) -> Self {
         Self {
             core: Arc::clone(core),
@@ -94,6 +102,7 @@ impl Slot {
             share: None,
             leases: None,
             state: Mutex::default(),
+            holds: metrics::Holds::default(),
             changed: Notify::new(),
             overtakes: AtomicU32::new(0),
         }
@@ -103,12 +112,12 @@ impl Slot {
         &self.key
     }
 
-    /// Looks at the lock, and changes nothing.
+    /// Reads the lock, without changing it.
     pub(super) fn peek<T>(&self, question: impl FnOnce(&Lock) -> T) -> T {
         question(&self.state.lock().lock)
     }
 
-    /// Changes what the lock knows, where nothing follows from it for others.
+    /// Changes the lock where nothing follows from it for others.
     pub(super) fn note<T>(&self, change: impl FnOnce(&mut Lock) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state.lock);
@@ -116,7 +125,7 @@ impl Slot {
         result
     }
 
-    /// One step of the lock, with all that follows from it.
+    /// Takes one step of the lock, and carries out all that follows from it.
     pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects) -> T) -> T {
         let mut left = Unfinished::default();
         let result = self.take_step(&mut left, |state, out| step(&mut state.lock, out));
@@ -124,7 +133,7 @@ impl Slot {
         result
     }
 
-    /// The same, but the caller cancels the schedule entries that are `stale`.
+    /// Takes a step, but leaves the schedule entries that are `stale` for the caller to cancel.
     pub(super) fn step_before_cancel<T>(
         self: &Arc<Self>,
         stale: &mut ScheduleKeys,
@@ -137,7 +146,7 @@ impl Slot {
         result
     }
 
-    /// One step of the lock under the lock of the table. What follows from it for others is left to [`Slot::finish`], without that lock.
+    /// Takes a step under the table's mutex. What follows from it for others is left to [`Slot::finish`], without that mutex.
     pub(super) fn step_in_table<T>(
         self: &Arc<Self>,
         step: impl FnOnce(&mut Lock, &mut Effects) -> T,
@@ -153,9 +162,9 @@ impl Slot {
         self.core.schedule().cancel(left.stale);
     }
 
-    /// Does a step, and arranges what the lock now wants from the keeper.
+    /// Takes a step, and arranges what the lock now wants from the keeper.
     ///
-    /// What the step returns is large, and what is `left` of it, too: neither is moved more often than it must be.
+    /// Both the result of the step and what is `left` of it are large: neither is moved more often than it must be.
     #[inline]
     fn take_step<T>(self: &Arc<Self>, left: &mut Unfinished, step: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut state = self.state.lock();
@@ -164,11 +173,14 @@ impl Slot {
         if !state.is_arranged(&left.effects) {
             state.arrange(self, left);
         }
+        if state.lingering.is_some() && !state.lock.lingers() {
+            left.uncounted = state.lingering.take();
+        }
         left.is_unused = state.lock.counts_if_unused().is_some();
         result
     }
 
-    /// Most steps ask for nothing: so the rest is a call of its own.
+    /// Most steps ask for nothing, so the rest is in a separate function.
     #[inline]
     fn carry_out(self: &Arc<Self>, left: &mut Unfinished) {
         if left.effects.wakes {
@@ -182,13 +194,13 @@ impl Slot {
         }
     }
 
-    /// What few steps ask for.
+    /// The rare effects.
     fn carry_out_more(self: &Arc<Self>, left: &mut Unfinished) {
         let Unfinished { effects, is_newly_listed, .. } = left;
-        let Effects { woken, dropped, releases, withdrawals, leaves, refused_permit, lingers, .. } =
+        let Effects { woken, old_wakers, releases, withdrawals, leaves, refused_permit, lingers, .. } =
             std::mem::take(effects);
-        woken.into_iter().for_each(Waker::wake);
-        drop(dropped);
+        woken.wake();
+        drop(old_wakers);
         withdrawals.into_iter().for_each(|withdrawal| self.core.withdraw(withdrawal));
         releases.into_iter().for_each(|release| self.core.release_later(release));
         if leaves {
@@ -198,11 +210,20 @@ impl Slot {
             self.core.tell_queues_beside(self, waits);
         }
         if lingers {
+            self.count_lingering();
             self.core.on_linger_began(self, *is_newly_listed);
         }
     }
 
-    /// Changes the lease of `token`, if the slot has it.
+    /// Counts the lease that lingers, unless a task has taken it meanwhile.
+    fn count_lingering(&self) {
+        let counted = self.holds.linger();
+        let mut state = self.state.lock();
+        let former = if state.lock.lingers() { state.lingering.replace(counted) } else { Some(counted) };
+        drop(state);
+        drop(former);
+    }
+
     pub(super) fn change_lease(&self, token: &Token, change: impl FnOnce(&mut Lease)) {
         self.note(|lock| lock.lease_under(token).map(change));
     }
@@ -219,17 +240,17 @@ impl Slot {
 
 /// What happens in the store.
 impl Slot {
-    /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
+    /// Handles an answer. Returns `false` if the ask must be withdrawn.
     pub(crate) fn on_answer(self: &Arc<Self>, ask: &Ask, answer: Answer) -> bool {
         self.step(|lock, out| lock.on_answer(ask, answer, self.env(), out))
     }
 
-    /// Takes in that the store refuses the ask that the keeper has repeated, and would refuse it again.
+    /// Handles a refusal of the ask that the keeper repeated: the store would refuse it again.
     pub(crate) fn on_refused_repetition(self: &Arc<Self>, ask: &Ask, error: &StoreError) {
         self.step(|lock, _| lock.on_refused_repetition(ask, error.clone()));
     }
 
-    /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
+    /// Handles a pushed grant. Returns `false` if no task here waits for its token or owns it.
     pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
         self.step(|lock, _| lock.on_grant(pushed))
     }
@@ -239,17 +260,16 @@ impl Slot {
         self.step(|lock, _| lock.on_interruption());
     }
 
-    /// Takes in that an ask failed.
     pub(super) fn on_failed_ask(self: &Arc<Self>, ask: &Ask, error: &StoreError) {
         match error.reach {
             Reach::Unsent => self.step(|lock, _| lock.on_unsent_ask(ask)),
-            // A script that is refused may have done a part of its work.
+            // A script that is refused may have done part of its work.
             Reach::Unanswered | Reach::Refused => self.withdraw_given_up(ask),
         }
     }
 
-    /// Withdraws an ask that its task gave up meanwhile: it was overtaken, and the ask withdrawn (rule L7: what no task takes
-    /// goes back). The connection may have sent the ask after that withdrawal.
+    /// Withdraws an ask that was given up meanwhile: its task was overtaken, and the ask withdrawn (rule L7: what no task takes goes back).
+    /// The connection may have sent the ask after that withdrawal.
     fn withdraw_given_up(&self, ask: &Ask) {
         mutant!(GivenUpIsSent => return);
         if !self.leave_to_user(&ask.token) {
@@ -257,43 +277,38 @@ impl Slot {
         }
     }
 
-    /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
-    /// Returns `false` when no task does. Then the token is to be withdrawn.
+    /// Leaves what the store may grant under `token` to the task here that uses it: for an ask, a lease, or the release of one. Returns
+    /// `false` if no task does: then the token must be withdrawn.
     pub(crate) fn leave_to_user(&self, token: &Token) -> bool {
         self.note(|lock| lock.leave_to_user(token))
     }
 
-    /// Takes in that the command of the task of `attempt` failed, which had to be answered by `deadline`.
+    /// Handles the failure of a command for `attempt`, which had to be answered by `deadline`.
     pub(super) fn on_failed_command(&self, attempt: &mut Attempt, error: StoreError, deadline: Deadline) {
         self.note(|lock| lock.on_failed_command(attempt, error, deadline, self.env(), Moment::now()));
     }
 
-    /// Takes in that the store has answered since its last failure.
-    pub(super) fn forget_failure(&self) {
-        self.note(Lock::forget_failure);
-    }
-
-    /// Whether the ask was refused only because this process is just releasing a lease of the same lock: its token is used for nothing
-    /// else here, in no mode.
+    /// Whether the ask was refused only because this process is just releasing a lease of the same lock: nothing else here uses its token,
+    /// in any mode.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
         let owner = self.peek(|lock| lock.own_owner(self.env()));
         owner.is_some_and(|owner| !self.core.uses(&self.key, &owner))
     }
 
-    /// Notes that one of those who waited for the release of `token` is gone.
-    pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> ReleaseDone {
+    /// Notes that one of the tasks that awaited the release of `token` is gone. Returns what is known of the token after the last one.
+    pub(super) fn end_use(self: &Arc<Self>, token: &Token) -> Option<EndingToken> {
         self.step(|lock, _| lock.end_use(token))
     }
 }
 
 /// The keeper's side.
 impl Slot {
-    /// The keeper looks. What it has to do goes into `actions`.
+    /// Lets the keeper look. Adds what it has to do to `actions`.
     pub(crate) fn look(self: &Arc<Self>, trigger: Trigger, round: &Round, actions: &mut Vec<Action>) {
         let mut stale = ScheduleKeys::default();
         let held_long = self.step_before_cancel(&mut stale, |state, out| {
-            if trigger == Trigger::Timer && state.entries.due.take_if(|(at, _)| *at <= Instant::now()).is_some() {
-                state.lock.on_timer();
+            if trigger == Trigger::Timer {
+                state.entries.due.take_if(|(at, _)| *at <= Instant::now());
             }
             state.lock.look(trigger, round, self.env(), actions, out)
         });
@@ -303,12 +318,12 @@ impl Slot {
         }
     }
 
-    /// Releases the leases that lie free, and that nobody waits for.
+    /// Releases the leases that lie free, if no task waits for them.
     pub(crate) fn release_unused(self: &Arc<Self>) {
         self.step(|lock, out| lock.release_unused(self.env(), out));
     }
 
-    /// Takes in the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
+    /// Handles the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
     pub(crate) fn on_renewal(
         self: &Arc<Self>,
         renewal: &Renewal,
@@ -318,7 +333,7 @@ impl Slot {
         self.step(|lock, out| lock.on_renewal(renewal, sent, outcome, self.env(), out))
     }
 
-    /// The asks that the keeper repeats as the safety net, whose last answers are at least that old.
+    /// The asks that the keeper repeats as the safety net: those whose last answer is at least this old.
     pub(crate) fn repeatable_asks(&self, age: Duration, give_up: Deadline) -> Vec<Ask> {
         self.peek(|lock| lock.repeatable_asks(age, give_up, self.env()))
     }
@@ -332,22 +347,21 @@ impl Slot {
         self.peek(|lock| lock.asks_pause(self.env()))
     }
 
-    /// Whether the slot has a lease.
     pub(crate) fn has_lease(&self) -> bool {
         self.peek(|lock| lock.leases().next().is_some())
     }
 
-    /// Fails all waiters that the manager refuses.
     pub(crate) fn close(self: &Arc<Self>) {
-        let refused = self.step(|lock, _| lock.close(|waiter: &Waiter| self.core.refuses(waiter.is_inside)));
+        let is_refused = |waiter: &Waiter| self.core.refuses(waiter.is_inside);
+        let refused = self.step(|lock, _| lock.close(is_refused));
         refused.into_iter().for_each(Waker::wake);
     }
 }
 
 impl State {
-    /// Whether all is arranged already, as after most steps.
+    /// Whether everything is arranged already, as after most steps.
     fn is_arranged(&self, effects: &Effects) -> bool {
-        let Self { lock, entries, listed } = self;
+        let Self { lock, entries, listed, .. } = self;
         lock.is_tracked() == entries.tracked.is_some()
             && !lock.has_new_look()
             && (listed.is_none() || lock.leases().next().is_some())
@@ -355,10 +369,10 @@ impl State {
             && !effects.lingers
     }
 
-    /// Arranges with the keeper, and with the list of leases that linger, what the lock asks for. Under its lock: so what was decided
-    /// first never replaces what was decided later.
+    /// Arranges with the keeper, and with the list of lingering leases, what the lock asks for. Under its mutex, so that an earlier
+    /// decision never replaces a later one.
     fn arrange(&mut self, slot: &Arc<Slot>, left: &mut Unfinished) {
-        let Self { lock, entries, listed } = self;
+        let Self { lock, entries, listed, .. } = self;
         let Unfinished { effects, stale, is_newly_listed, .. } = left;
         if effects.is_overtaken {
             slot.overtakes.fetch_add(1, Ordering::Relaxed);
@@ -366,7 +380,7 @@ impl State {
         if lock.take_new_look() {
             match lock.next_looks().map(|at| at.on_timer()).min() {
                 None => stale.due = entries.due.take(),
-                // An earlier timer looks in vain, and sets the next one.
+                // An earlier timer finds nothing due, and sets the next one.
                 Some(at) if entries.due.is_some_and(|(due, _)| due <= at) => {}
                 Some(at) => set_timer(slot, at, entries),
             }
@@ -394,14 +408,13 @@ fn set_timer(slot: &Arc<Slot>, at: Instant, entries: &mut ScheduleKeys) {
 pub(super) enum Entrance<'a> {
     /// The task need not wait, or must not.
     Found(Entered),
-    /// The task waits under this id.
     Waits(u64, CountedWaiter<'a>),
     /// The waiter limit is reached.
     Full(usize),
 }
 
 impl Slot {
-    /// A task comes. Under the lock of the table, so that the slot is not forgotten before; what follows is left to [`Slot::finish`].
+    /// Enters a task. Under the table's mutex, so that the slot is not forgotten first; what follows is left to [`Slot::finish`].
     pub(super) fn enter<'a>(
         self: &Arc<Self>,
         waiter_limit: &'a WaiterLimit,

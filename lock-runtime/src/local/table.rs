@@ -1,9 +1,9 @@
 //! [`Table`]: the keys in use in this process.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 mod slots;
@@ -11,9 +11,9 @@ mod slots;
 use super::Core;
 use super::slot::{Entrance, Slot};
 use crate::clock::Moment;
-use crate::lock::{Counts, Lock, ResolvedRequest, Seized};
+use crate::lock::{Counts, Lock, ResolvedRequest};
 use crate::mutex::Mutex;
-use crate::share::{Share, SharedLeases};
+use crate::share::Share;
 use crate::token::Token;
 use slots::Slots;
 
@@ -23,8 +23,6 @@ type RandomState = foldhash::fast::RandomState;
 #[cfg(test)]
 type RandomState = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-type Sharing = HashMap<Arc<str>, Vec<Arc<Slot>>, RandomState>;
-
 /// One slot for each key, and each mode, that a task here holds, waits for, or still has to release.
 ///
 /// Lock order: the table, then a slot, then the keeper's schedule.
@@ -33,16 +31,14 @@ pub(crate) struct Table {
     keys: Mutex<Keys>,
     /// Notified when no more keys are in use than the shutdown allows.
     emptied: Notify,
-    /// How many keys may be left in use: the keys of the bodies that wait for the shutdown themselves.
+    /// How many keys may stay in use: those of the bodies that themselves wait for the shutdown.
     rest: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Keys {
     slots: Slots,
-    /// The slots whose leases share their locks, by the locks' names.
-    sharing: Sharing,
-    /// What the slots that are forgotten have counted.
+    /// The counts of the slots that were forgotten.
     forgotten: Counts,
 }
 
@@ -59,7 +55,7 @@ impl Table {
         let key = &request.key;
         let mut keys = self.keys.lock();
         let slot = keys.slot_of(core, key, request.share);
-        // This runs under the table's lock, so the slot can't be forgotten before it is entered.
+        // Under the table's mutex, so that the slot can't be forgotten before it is entered.
         let (entered, mut left) = slot.enter(&core.waiter_limit, request, now);
         let lingering = keys.lingering_beside(key, request.share);
         drop(keys);
@@ -71,60 +67,62 @@ impl Table {
     pub(super) fn slot_for_adopter(&self, core: &Arc<Core>, request: &ResolvedRequest, token: &Token) -> Arc<Slot> {
         let mut keys = self.keys.lock();
         let slot = keys.slot_of(core, &request.key, request.share);
-        // Under the table's lock: the slot is not forgotten before.
-        slot.note(|lock| lock.note_adopter(token));
+        // Under the table's mutex, so that the slot is not forgotten first.
+        slot.note(|lock| lock.note_ending(token.clone(), 0, None));
         slot
     }
 
-    /// A request that replaces the holder enters in front of all others.
-    pub(super) fn enter_in_front(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
+    /// Enters a request that replaces the holder, in front of all others.
+    pub(super) fn enter_in_front(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Result<u64, Token>) {
         let mut keys = self.keys.lock();
         let slot = keys.slot_of(core, key, None);
-        let (seized, mut left) = slot.step_in_table(|lock, out| lock.enter_in_front(slot.env(), out));
+        let (entered, mut left) = slot.step_in_table(|lock, out| lock.enter_in_front(slot.env(), out));
         mutant!(CallsUnderTable => left.wake());
         drop(keys);
         slot.finish(&mut left);
-        (slot, seized)
+        (slot, entered)
     }
 
     /// Whether a task here waits for the lock of the readers in `slot` in another mode.
     pub(super) fn is_wanted_beside(&self, slot: &Arc<Slot>) -> bool {
         mutant!(LingersBesideOthers => return false);
         let keys = self.keys.lock();
-        let others = keys.sharing(&slot.key).iter().filter(|other| other.share != Some(Share::READ));
-        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.peek(Lock::waits_for_lease))
+        let mut others = keys.slots.of_key(&slot.key).filter(|other| other.share != Some(Share::READ));
+        others.any(|other| other.peek(Lock::waits_for_lease))
     }
 
     /// The slots that share the lock of `slot`, and have a queue of their own: readers, and other numbers of permits.
     pub(super) fn beside(&self, slot: &Slot) -> Vec<Arc<Slot>> {
         let keys = self.keys.lock();
-        keys.sharing(&slot.key).iter().filter(|other| other.share != slot.share).cloned().collect()
+        let others = keys.slots.of_key(&slot.key);
+        others.filter(|other| other.share.is_some() && other.share != slot.share).cloned().collect()
     }
 
+    /// The slot of an exclusive lock.
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {
-        self.keys.lock().slots.get(key).cloned()
+        self.keys.lock().slots.get(key, None).cloned()
     }
 
-    /// The slots whose leases share the lock `key`.
-    pub(super) fn sharing(&self, key: &str) -> Vec<Arc<Slot>> {
-        self.keys.lock().sharing(key).to_vec()
+    /// The slots of the lock `key`, one for each mode.
+    pub(super) fn of_key(&self, key: &str) -> SmallVec<[Arc<Slot>; 1]> {
+        self.keys.lock().slots.of_key(key).cloned().collect()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
         self.keys.lock().all()
     }
 
-    /// The keys in use, and what those that are not in use any more have counted.
+    /// The keys in use, and the counts of those that are no longer in use.
     pub(super) fn all_with_counts(&self) -> (Counts, Vec<Arc<Slot>>) {
         let keys = self.keys.lock();
         (keys.forgotten, keys.all())
     }
 
-    /// Forgets `slot` when no task uses it.
+    /// Forgets `slot` if no task uses it.
     pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
         let is_emptied = {
             let mut keys = self.keys.lock();
-            let is_emptied = keys.forget_if_unused(slot) && keys.count() <= 2 * self.rest.load(Ordering::Relaxed);
+            let is_emptied = keys.forget_if_unused(slot) && keys.slots.len() <= 2 * self.rest.load(Ordering::Relaxed);
             mutant!(CallsUnderTable => if is_emptied {
                 self.emptied.notify_waiters();
             });
@@ -140,7 +138,7 @@ impl Table {
         self.rest.fetch_max(own.len(), Ordering::Relaxed);
         loop {
             let emptied = self.emptied.notified();
-            if self.keys.lock().names().all(|key| own.contains(key)) {
+            if self.keys.lock().slots.iter().all(|slot| own.contains(&slot.key)) {
                 return;
             }
             emptied.await;
@@ -149,69 +147,32 @@ impl Table {
 }
 
 impl Keys {
-    /// The slot of `key` in this mode, which is added when it was not in use.
+    /// The slot of `key` in this mode, added if it was not in use.
     fn slot_of(&mut self, core: &Arc<Core>, key: &Arc<str>, share: Option<Share>) -> Arc<Slot> {
-        if share.is_none() {
-            return self.slots.get_or_add(key, || Arc::new(Slot::new(core, key)));
-        }
-        let slots = match self.sharing.get_mut(key) {
-            Some(slots) => slots,
-            None => self.sharing.entry(Arc::clone(key)).or_default(),
-        };
-        if let Some(slot) = slots.iter().find(|slot| slot.share == share) {
-            return Arc::clone(slot);
-        }
-        // All of them together count their leases.
-        let leases = slots.first().and_then(|slot| slot.leases.clone()).unwrap_or_else(SharedLeases::default);
-        slots.push(Arc::new(Slot { share, leases: Some(leases), ..Slot::new(core, key) }));
-        slots.last().map_or_else(|| Arc::new(Slot::new(core, key)), Arc::clone)
+        self.slots.get_or_add(key, share, |leases| Slot { share, leases, ..Slot::new(core, key) })
     }
 
-    /// The slots whose leases share the lock `key`: one for each mode.
-    fn sharing(&self, key: &str) -> &[Arc<Slot>] {
-        self.sharing.get(key).map_or(&[], Vec::as_slice)
-    }
-
-    /// The slot whose lease lingers in another mode than that of this `share`, and keeps others out. Readers share the lock with a
-    /// lease of readers, and permits do not linger.
+    /// The slot whose lease lingers in another mode than this `share`, and keeps others out. Readers share the lock with a lease of
+    /// readers, and permits do not linger.
     fn lingering_beside(&self, key: &str, share: Option<Share>) -> Option<Arc<Slot>> {
-        let alone = self.slots.get(key).filter(|_| share.is_some());
-        mutant!(LingersBesideOthers => return alone.filter(|slot| slot.peek(Lock::lingers)).cloned());
-        let readers =
-            self.sharing(key).iter().filter(|slot| share != Some(Share::READ) && slot.share == Some(Share::READ));
-        alone.into_iter().chain(readers).find(|slot| slot.peek(Lock::lingers)).cloned()
+        let keeps_out = |slot: &&Arc<Slot>| match slot.share {
+            None => share.is_some(),
+            readers => {
+                mutant!(LingersBesideOthers => return false);
+                readers == Some(Share::READ) && share != readers
+            }
+        };
+        self.slots.of_key(key).filter(keeps_out).find(|slot| slot.peek(Lock::lingers)).cloned()
     }
 
-    /// Forgets `slot` when no task uses it. Returns whether it did.
+    /// Forgets `slot` if no task uses it. Returns whether it did.
     fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> bool {
-        let Self { slots, sharing, forgotten } = self;
-        let counts = if slot.share.is_some() {
-            let Some(slots) = sharing.get_mut(&slot.key) else { return false };
-            let Some(place) = slots.iter().position(|listed| Arc::ptr_eq(listed, slot)) else { return false };
-            let counts = slot.peek(Lock::counts_if_unused);
-            if counts.is_some() {
-                slots.swap_remove(place);
-            }
-            if slots.is_empty() {
-                sharing.remove(&slot.key);
-            }
-            counts
-        } else {
-            slots.remove_if(slot, || slot.peek(Lock::counts_if_unused))
-        };
+        let Self { slots, forgotten } = self;
+        let counts = slots.remove_if(slot, || slot.peek(Lock::counts_if_unused));
         counts.map(|counts| forgotten.add(counts)).is_some()
     }
 
-    /// How many keys are in use. A key of a body may be in both lists.
-    fn count(&self) -> usize {
-        self.slots.len() + self.sharing.len()
-    }
-
     fn all(&self) -> Vec<Arc<Slot>> {
-        self.slots.iter().chain(self.sharing.values().flatten()).cloned().collect()
-    }
-
-    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.slots.iter().map(|slot| &slot.key).chain(self.sharing.keys())
+        self.slots.iter().cloned().collect()
     }
 }

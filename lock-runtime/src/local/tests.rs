@@ -10,7 +10,6 @@ use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
-mod called;
 mod late;
 mod lingering;
 mod managers;
@@ -22,8 +21,9 @@ mod views;
 mod waiters;
 mod wakers;
 mod watching;
+mod woken;
 
-/// A pass of the keeper over a store in memory.
+/// One pass of the keeper over an in-memory store.
 fn round() -> Round {
     Round { deadline: Deadline::after(Duration::from_secs(1)), usual_answer: Duration::ZERO }
 }
@@ -83,7 +83,7 @@ async fn a_body_that_blocks_past_its_deadline_has_completed_too_late() {
     // A task waits in the process. The lease must not be handed over as if nothing had happened.
     let body = async {
         tokio::task::yield_now().await;
-        // The keeper of the store in memory is on this thread, and has no chance to notice.
+        // The in-memory store's keeper is on this thread, and has no chance to notice.
         std::thread::sleep(Duration::from_millis(80));
     };
     let late = locks.lock("p", "k").expire(Duration::from_millis(40)).renew(false).run(body);
@@ -151,14 +151,14 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
             unconfirmed: false,
         };
         locks.core().on_grant("p:k", &pushed);
-        assert_eq!(is_free().await, bug.is_some(), "the body is not dropped yet: {bug:?}");
+        assert_eq!(is_free().await, bug.is_some(), "the body has not been dropped yet: {bug:?}");
         drop(body);
         assert!(is_free().await);
         assert!(locks.core().table().all().is_empty());
     }
 }
 
-/// For one key: the last granted guard while it is not given up, and the last fencing token.
+/// Of one key: the last granted guard while it is held, and the last fencing token.
 type Seen = (Weak<LockGuard>, u64);
 
 /// Random tasks of three processes on two keys, in virtual time. One seed gives one history.

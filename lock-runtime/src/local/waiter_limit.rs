@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::observe::metrics;
 
-/// Counts the tasks that wait. Each of them costs memory, and everybody who can make requests can make tasks wait.
+/// Counts the tasks that wait. Each costs memory, and anyone who can make requests can make tasks wait.
 #[derive(Debug)]
 pub(crate) struct WaiterLimit {
     waiting: AtomicUsize,
@@ -17,7 +17,6 @@ impl WaiterLimit {
         Self { waiting: AtomicUsize::new(0), max, max_per_key }
     }
 
-    /// How many tasks wait now.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -28,22 +27,22 @@ impl WaiterLimit {
             return Err(self.max_per_key);
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = CountedWaiter { limit: self, waiter: metrics::Waiter::nobody() };
+        let waiting = CountedWaiter { limit: self, waiter: metrics::Counted::nothing() };
         if before < self.max { Ok(waiting) } else { Err(self.max) }
     }
 }
 
-/// A task that is counted as one who waits, until this is dropped.
+/// Counts a task as a waiter until this is dropped.
 #[derive(Debug)]
 pub(super) struct CountedWaiter<'a> {
     limit: &'a WaiterLimit,
-    waiter: metrics::Waiter,
+    waiter: metrics::Counted,
 }
 
 impl CountedWaiter<'_> {
-    /// The same for a task that wants a lock of this prefix.
+    /// Also counts it under this prefix.
     pub(super) fn of(mut self, prefix: &str) -> Self {
-        self.waiter = metrics::Waiter::begin(prefix);
+        self.waiter = metrics::Counted::waiter(prefix);
         self
     }
 }

@@ -11,12 +11,11 @@ use crate::LockError;
 use crate::observe::HoldSpan;
 
 pin_project! {
-    /// Resolves when a hold is lost. It reads the clock in each of its polls. The keeper wakes it at the deadline.
+    /// Resolves when a hold is lost. It reads the clock at each poll. The keeper wakes it at the deadline.
     #[derive(Debug)]
     pub(crate) struct Lost<'a> {
         handle: &'a HoldHandle,
-        // Whether the hold has started in this poll of the task: then the clock was read just before. A loss since then has woken
-        // nobody who watches.
+        // Whether the hold has started in this poll of the task: then the clock was read just before. A loss since then has woken no one.
         is_new: bool,
         #[pin]
         changed: Notified<'a>,
@@ -24,14 +23,13 @@ pin_project! {
 }
 
 impl HoldHandle {
-    /// Resolves when the hold is lost.
     pub(crate) fn lost(&self) -> Lost<'_> {
         Lost { handle: self, is_new: false, changed: self.changed().notified() }
     }
 }
 
 impl Lost<'_> {
-    /// Waits for a change, after which the hold may be lost. None is missed since the one before, or since the start of the hold.
+    /// Waits for a change that may mean the loss of the hold. None is missed since the last one, or since the start of the hold.
     fn poll_change(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let changed = this.changed.as_mut().poll(context);
@@ -42,7 +40,6 @@ impl Lost<'_> {
         if was_lost_before { Poll::Ready(()) } else { changed }
     }
 
-    /// Whether the hold is lost by now.
     fn is_lost(&self) -> bool {
         !self.is_new && !self.handle.is_valid()
     }
@@ -62,22 +59,22 @@ impl Future for Lost<'_> {
 }
 
 pin_project! {
-    /// What is looked at before each step of a body: the deadlines of its holds, and whether they are lost.
+    /// What is checked before each step of a body: whether its holds are lost, or past their deadlines.
     ///
-    /// It knows nothing of the body, so it is compiled here once, and not again for each locked fn.
+    /// It does not depend on the body's type, so it is compiled once, here, and not for each locked fn.
     #[derive(Debug)]
     pub(crate) struct Watch<'a> {
         // `None` for a body that runs on when its hold is lost.
         #[pin]
         lost: Option<Lost<'a>>,
-        // The holds of other keys that the body needs, too.
+        // The holds of other keys that the body also needs.
         others: Box<[Pin<Box<Lost<'a>>>]>,
     }
 }
 
 impl<'a> Watch<'a> {
-    /// Watches `handle`, and with it the `others` that the body needs, unless the body runs on when they are lost. A hold `is_new`
-    /// when it has started in the poll of the task in which its body is polled first.
+    /// Watches `handle`, and the `others` that the body needs, unless the body runs on when they are lost. A hold `is_new` if it started in
+    /// the same poll of the task in which its body is first polled.
     pub(crate) fn new(
         handle: &'a HoldHandle,
         others: impl Iterator<Item = &'a HoldHandle>,
@@ -91,13 +88,12 @@ impl<'a> Watch<'a> {
         Self { lost, others: others.map(|handle| Box::pin(handle.lost())).collect() }
     }
 
-    /// The error of the first hold that is lost by now.
     fn find_lost(&self) -> Option<LockError> {
         let mut all = self.lost.iter().chain(self.others.iter().map(|lost| &**lost));
         all.find(|lost| lost.is_lost()).map(|lost| lost.handle.lost_error(false))
     }
 
-    /// The body waits: wakes its task when a hold may be lost. Ready when that is so already.
+    /// Registers the body's task to be woken when a hold may be lost. Ready if one may be lost already.
     fn poll_change(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
         let first = this.lost.as_pin_mut().into_iter();
@@ -109,23 +105,20 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Whether the hold was lost before it was watched.
 fn is_lost_before(handle: &HoldHandle) -> bool {
     mutant!(LostBeforeUnseen => return false);
     handle.has_ended()
 }
 
-/// Whether the body is stopped when its hold is lost.
 fn is_stopped(stop_when_lost: bool) -> bool {
     mutant!(BodyPolledOn => return false);
     stop_when_lost
 }
 
 pin_project! {
-    /// A body under a hold. The deadline is checked before each of its polls (rule 13: no step starts after the
-    /// deadline).
+    /// A body under a hold. The deadline is checked before each of its polls (rule 13: no step starts after the deadline).
     ///
-    /// It is a struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
+    /// A struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
     #[derive(Debug)]
     pub(crate) struct Protected<'a, B> {
         #[pin]
@@ -155,7 +148,7 @@ impl<B: Future> Future for Protected<'_, B> {
             this.body.poll(context)
         };
         if outcome.is_pending() {
-            // Only now: a body that does not wait needs nobody who wakes it.
+            // Only now: a body that does not wait need not be woken.
             while this.watch.as_mut().poll_change(context).is_ready() {
                 if let Some(lost) = this.watch.find_lost() {
                     return Poll::Ready(Err(lost));

@@ -1,19 +1,18 @@
-//! [`ActiveHold`]: what a slot knows of the hold that its lease carries now.
+//! [`ActiveHold`]: what the slot knows of the hold on its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::readers::Readers;
-use super::request::ResolvedRequest;
-use super::terms::Terms;
+use super::request::{ResolvedRequest, Terms};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::error::LossReason;
 use crate::keep_alive::KeepAlive;
 use crate::key::PrefixPlace;
-use crate::observe::{Path, metrics};
+use crate::observe::Path;
 use crate::share::Share;
 
-/// The hold that a lease carries now.
+/// The hold on a lease.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the hold")]
 #[derive(Debug)]
 pub(crate) struct ActiveHold {
@@ -23,62 +22,60 @@ pub(crate) struct ActiveHold {
     pub(crate) path: Path,
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
-    /// Whether the next call is to replace it, as it replaced the one before.
+    /// Whether the next call replaces it, as it replaced the one before.
     pub(crate) is_replaceable: bool,
-    /// How many of its users have a body: code that is dropped when the hold is lost.
+    /// How many of its users have a body, which is dropped if the hold is lost.
     pub(crate) bodies: u32,
-    /// The readers that have the hold together. `None` for a hold of one task.
+    /// The readers that share the hold. `None` for a hold of one task.
     pub(crate) readers: Option<Box<Readers>>,
     /// How long the lease is kept after the hold.
     pub(crate) linger: Duration,
     pub(crate) terms: Option<Arc<Terms>>,
-    /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
+    /// Until when others are kept out, even if the hold ends earlier. Boxed: few holds have it.
     pub(crate) kept_until: Option<Box<Deadline>>,
-    /// Whether it was told that the hold lasts for long.
-    pub(crate) is_long_told: bool,
-    /// The hold's own end, even when the store has confirmed the lease for longer. See [`ActiveHold::ends`].
+    /// Whether it was reported that the hold lasts for long.
+    pub(crate) is_long_reported: bool,
+    /// The hold's own end, even if the store has confirmed the lease for longer. See [`ActiveHold::left`].
     pub(super) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
     pub(crate) confirmed: Option<Moment>,
-    /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
+    /// Whether that confirmation was for an earlier hold: then less of the lease is left than this hold may last.
     pub(crate) is_inherited: bool,
-    /// While its acquire goes on. Readers have theirs in `readers`.
+    /// Set while the acquire goes on. Readers have theirs in `readers`.
     alive: Option<Arc<KeepAlive>>,
-    /// Counts the hold for as long as it lasts. Each of several readers has its own.
-    pub(crate) holding: Option<metrics::Holding>,
 }
 
-/// What is told of a hold that has ended.
+/// What is reported of a hold that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedHold {
     pub(crate) since: Moment,
     pub(crate) prefix: PrefixPlace,
-    /// How many tasks had it.
     pub(crate) users: u32,
     /// Why it was lost, if its deadline passed.
     pub(crate) reason: LossReason,
-    /// Whether it was to be replaced by the next call: then to be forced is no loss.
+    /// Whether the next call replaces it: then a force is no loss.
     pub(crate) is_replaceable: bool,
 }
 
 impl ActiveHold {
     /// A hold that starts `now`. If it is one of several keys, its lease is renewed until its time begins.
-    pub(crate) fn new(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
-        let mut hold = Self::of_request(id, path, holding, request, now);
-        if request.share == Some(Share::READ) {
-            hold.readers = Some(Box::new(Readers::new(now)));
-            (hold.renew, hold.terms, hold.bodies, hold.kept_until) = (true, None, 0, None);
-            hold.own = Deadline::new(now, request.expire);
-        } else if let Some(alive) = request.alive() {
+    pub(crate) fn new(id: u64, path: Path, request: &ResolvedRequest, now: Moment) -> Self {
+        let mut hold = Self::of_request(id, path, request, now);
+        let (is_reader, alive) = (request.share == Some(Share::READ), request.alive());
+        if is_reader || alive.is_some() {
             hold.own = Deadline::new(now, request.expire);
             (hold.renew, hold.terms, hold.kept_until, hold.bodies) = (true, None, None, 0);
-            hold.alive = Some(alive);
+            hold.readers = is_reader.then(|| Box::new(Readers::new(now)));
+            hold.alive = alive.filter(|_| !is_reader);
+            if let Some(alive) = &hold.alive {
+                alive.note_hold();
+            }
         }
         hold
     }
 
     /// A hold whose time begins `now`.
-    fn of_request(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
+    fn of_request(id: u64, path: Path, request: &ResolvedRequest, now: Moment) -> Self {
         let &ResolvedRequest { prefix, expire, renew, body, ref terms, .. } = request;
         let terms = terms.clone();
         let own = Deadline::new(now, expire);
@@ -97,28 +94,26 @@ impl ActiveHold {
             readers: None,
             terms,
             kept_until,
-            is_long_told: false,
+            is_long_reported: false,
             own,
             confirmed: None,
             is_inherited: false,
             alive: None,
-            holding: Some(holding),
         }
     }
 
-    /// The same hold as if it had started `now`, by its own `request`.
+    /// Restarts the hold as if it had started `now`, by its own `request`.
     pub(crate) fn begin(&mut self, request: &ResolvedRequest, now: Moment) {
-        if let Some(holding) = self.holding.take() {
-            *self = Self::of_request(self.id, self.path, holding, request, now);
-        }
+        *self = Self::of_request(self.id, self.path, request, now);
     }
 
-    /// When the hold ends, even when the store has confirmed the lease for longer.
-    pub(super) fn ends(&self, now: Moment) -> Deadline {
+    /// How long until the hold ends, even if the store has confirmed the lease for longer.
+    pub(super) fn left(&self, now: Moment) -> Duration {
+        let own = self.own.remaining_at(now);
         match (&self.readers, &self.alive) {
-            (Some(readers), _) => readers.ends(now).map_or(self.own, |ends| ends.min_at(self.own, now)),
-            (None, Some(alive)) => alive.ends().min_at(self.own, now),
-            (None, None) => self.own,
+            (Some(readers), _) => readers.left(now).map_or(own, |left| left.min(own)),
+            (None, Some(alive)) => alive.ends().remaining_at(now).min(own),
+            (None, None) => own,
         }
     }
 
@@ -132,54 +127,57 @@ impl ActiveHold {
         }
     }
 
-    /// How many tasks have the hold.
+    pub(super) fn note(&self) -> Option<&str> {
+        self.terms.as_ref()?.note()
+    }
+
     pub(crate) fn users(&self) -> u32 {
         self.readers.as_ref().map_or(1, |readers| readers.active)
     }
 
-    /// The latest end that its request allows.
     pub(crate) fn latest_end(&self) -> Option<Deadline> {
         self.terms.as_ref()?.latest_end(self.since)
     }
 
-    /// Moves its own end to `own`, but not beyond the latest end.
+    /// Moves its own end to `own`, but not past the latest end.
     pub(crate) fn move_end(&mut self, own: Deadline, now: Moment) {
         let own = self.own.max_at(own, now);
         self.own = self.latest_end().map_or(own, |latest| latest.min_at(own, now));
     }
 
-    /// Whether a lease until `until` lasts for as long as this hold may.
+    /// Whether a lease until `until` lasts as long as this hold may.
     pub(crate) fn is_covered_by(&self, until: Deadline) -> bool {
         self.latest_end().is_some_and(|latest| until.span() >= latest.remaining_at(until.start()))
     }
 
-    /// The lease that the hold wants at `now`.
+    /// Whether a lease until `until` needs no more renewals: it lasts as long as this hold may, with time left to make the lock rest.
+    pub(crate) fn is_kept_by(&self, until: Deadline) -> bool {
+        let slack = self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.slack());
+        self.latest_end().is_some_and(|latest| until.span() >= latest.remaining_at(until.start()).saturating_add(slack))
+    }
+
+    /// For how long the lock rests if its body is dropped before its end.
+    pub(crate) fn lock_delay(&self) -> Duration {
+        self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.lock_delay)
+    }
+
     pub(crate) fn wanted(&self, now: Moment, drift: Drift) -> Duration {
         if !self.renew {
             return self.own.remaining_at(now);
         }
         match self.latest_end() {
             None => self.expire,
-            Some(latest) => self.expire.min(drift.lease_for(latest.remaining_at(now))),
+            Some(latest) => {
+                let slack = self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.slack());
+                self.expire.min(drift.lease_for(latest.remaining_at(now).saturating_add(slack)))
+            }
         }
-    }
-
-    /// In how long the hold will have lasted for `long`. `None` when that was told before.
-    pub(crate) fn long_hold_due_in(&self, long: Duration, now: Moment) -> Option<Duration> {
-        (!self.is_long_told).then(|| long.saturating_sub(now.since(self.since)))
-    }
-
-    /// How long the hold has lasted, the first time that this is at least `long`.
-    pub(crate) fn note_long(&mut self, long: Duration, now: Moment) -> Option<Duration> {
-        self.long_hold_due_in(long, now).filter(Duration::is_zero)?;
-        self.is_long_told = true;
-        Some(now.since(self.since))
     }
 }
 
-/// What readers share.
+/// Readers.
 impl ActiveHold {
-    /// Adds a reader. Returns its number, and what it is kept alive by while it `lacks_fence`.
+    /// Adds a reader. Returns its number, and what keeps it alive while it `lacks_fence`.
     pub(super) fn add_reader(
         &mut self,
         request: &ResolvedRequest,
@@ -195,14 +193,14 @@ impl ActiveHold {
             self.confirmed = None;
         }
         let alive = request.alive().or_else(|| lacks_fence.then(|| KeepAlive::new(now)));
-        if alive.is_none() {
-            self.begin_reader(request, now);
+        match &alive {
+            Some(alive) => alive.note_hold(),
+            None => self.begin_reader(request, now),
         }
         let member = self.readers.as_deref_mut().map_or(0, |readers| readers.add(request, alive.as_ref(), now));
         (member, alive)
     }
 
-    /// The body of a reader begins.
     fn begin_reader(&mut self, request: &ResolvedRequest, now: Moment) {
         self.bodies += u32::from(request.body);
         let kept_until = request.terms.as_ref().and_then(|terms| terms.kept_until(now));
@@ -212,13 +210,19 @@ impl ActiveHold {
         };
     }
 
-    /// The acquire of a reader is complete. Returns `false` when the reader was not polled for too long.
-    pub(super) fn complete_reader(&mut self, member: u64, request: &ResolvedRequest, now: Moment) -> bool {
-        if !self.readers.as_deref_mut().is_some_and(|readers| readers.complete(member, request, now)) {
-            return false;
+    /// Completes a reader's acquire. Returns `false` if the reader was not polled for too long.
+    pub(super) fn complete_reader(
+        &mut self,
+        member: u64,
+        request: &ResolvedRequest,
+        terms: Option<&Arc<Terms>>,
+        now: Moment,
+    ) -> bool {
+        let is_here = self.readers.as_deref_mut().is_some_and(|readers| readers.complete(member, request, terms, now));
+        if is_here {
+            self.linger = self.linger.max(request.linger());
+            self.begin_reader(request, now);
         }
-        self.linger = self.linger.max(request.linger());
-        self.begin_reader(request, now);
-        true
+        is_here
     }
 }

@@ -9,67 +9,63 @@ use super::pending_ask::PendingAsk;
 use super::request::ResolvedRequest;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::error::LossReason;
-use crate::observe::{Path, metrics};
-use crate::protocol::{Grant, Release};
-use crate::share::{CountedLease, Share};
-use crate::timing::{CLAIM, ENOUGH_LEASE, SHORTEST_HOLD, STREAK_TIME, WAITERS_KNOWN_FOR};
+use crate::observe::Path;
+use crate::protocol::{Grant, Release, Renewal};
+use crate::share::{CountedLease, Share, SharedLeases};
+use crate::timing::{CLAIM, ENOUGH_LEASE, SHORTEST_HOLD, STREAK_TIME, WAITERS_KNOWN_FOR, lengthened_at};
 use crate::token::Token;
 
-/// Rule L4: once another process is known to wait, a streak of hand-overs ends after this number, or after this time.
+/// Rule L4: once another process is known to wait, a streak of hand-overs ends after this many, or after this time.
 const STREAK_HAND_OVERS: u32 = 64;
 
-/// A lease that the store granted.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) token: Token,
     pub(crate) share: Option<Share>,
     pub(crate) claim: Duration,
-    /// The store has confirmed the lease until this time.
+    /// Until when the store has confirmed the lease.
     pub(crate) until: Deadline,
-    /// Since when a push alone tells of the lease. `None` when an answer of the store does.
-    /// Boxed: most grants are answers.
+    /// Since when the lease has been known only from a push. `None` once an answer of the store confirms it. Boxed: most grants are
+    /// answers.
     pub(crate) hinted: Option<Box<Moment>>,
-    /// Whether the task that acts got the lease, or its confirmation, from the store itself.
+    /// Whether the lease, or its confirmation, has just come from the store, for the task that acts.
     pub(crate) fresh: bool,
     pub(crate) hold: Option<ActiveHold>,
-    /// How the next hold comes by the lease.
+    /// How the next hold gets the lease.
     pub(crate) path: Path,
-    /// Counts the holds of the lease.
-    pub(crate) holds: metrics::Holds,
-    /// The last owner, when its lease had ended without a release. It is told with the first hold. Boxed: that is rare.
+    /// The last owner, if its lease ended without a release. Reported with the first hold. Boxed: that is rare.
     pub(crate) dead_owner: Option<Box<Token>>,
     pub(crate) fences: Fences,
-    /// Boxed: nobody waits for most locks.
+    /// Boxed: no one waits for most locks.
     pub(crate) contention: Option<Box<Contention>>,
-    pub(super) linger: Linger,
-    /// Whether its ask waited in the store's queue, or was repeated by the keeper.
-    queued: bool,
+    /// Boxed: most leases never linger.
+    pub(super) linger: Option<Box<Linger>>,
+    /// Whether its ask waited in the store's queue, or was repeated by the keeper: the store may be asked for the token even after its
+    /// release.
+    pub(super) queued: bool,
     pub(crate) upkeep: RenewalState,
-    /// Counts a lease that shares the lock.
     pub(crate) counted: Option<CountedLease>,
 }
 
-/// The state of the keeper's work on a lease.
 #[derive(Debug, Default)]
 pub(crate) struct RenewalState {
-    /// When the keeper looks at the lease.
     pub(crate) look_at: Option<Box<Deadline>>,
-    /// Whether a renewal is on its way.
+    /// Whether a renewal is in flight.
     pub(crate) renewing: bool,
-    /// Whether the store may have forgotten the lease after that renewal was sent.
+    /// Whether the store may have forgotten the lease since that renewal was sent.
     pub(crate) doubtful: bool,
     pub(crate) failures: u32,
-    /// Whether the keeper's last renewal armed the alarm, and the alarm has not come since.
+    /// Whether the keeper's last renewal armed the alarm, and the alarm has not fired since.
     pub(crate) is_armed: bool,
-    /// How much longer than the lease is confirmed the store was asked to keep it. It may not have answered.
+    /// How much longer than confirmed the store was asked to keep the lease. The answer may be lost.
     pub(crate) asked_longer: Duration,
 }
 
-/// The fencing tokens that are reserved and not yet used: `next..end`. All that were used are smaller.
+/// The fencing tokens that are reserved and not yet used: `next..end`. All used ones are smaller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fences {
     next: u64,
-    end: u64,
+    pub(super) end: u64,
 }
 
 impl Fences {
@@ -77,13 +73,8 @@ impl Fences {
         Self { next: first, end: first + u64::from(count) }
     }
 
-    /// Whether all that were drawn before are smaller.
-    pub(super) fn are_below(self, first: u64) -> bool {
-        self.end <= first
-    }
-
-    /// Those that are left, and all up to `drawn`, are not used.
-    pub(super) fn forget_up_to(&mut self, drawn: u64) {
+    /// Drops the reserved numbers, and all numbers up to `drawn`.
+    pub(crate) fn forget_up_to(&mut self, drawn: u64) {
         self.end = self.end.max(drawn.saturating_add(1));
         self.next = self.end;
     }
@@ -101,7 +92,7 @@ impl Fences {
         self.next >= self.end
     }
 
-    /// The last reserved number and the last used number, when they differ.
+    /// The last reserved number and the last used number, if they differ.
     fn unused(self) -> Option<(u64, u64)> {
         (!self.is_empty()).then(|| (self.end - 1, self.next - 1))
     }
@@ -115,18 +106,15 @@ pub(crate) struct Contention {
     hand_overs: u32,
 }
 
-/// What a lease knows of its lingering. Boxed: a lease that never lingers has no room for it.
-#[derive(Debug, Default)]
-pub(super) struct Linger(Option<Box<Facts>>);
-
-#[derive(Debug, Default)]
-struct Facts {
+/// What a lease knows of its lingering (rule L9): it is kept without a hold, for the next hold here.
+#[derive(Debug)]
+pub(super) struct Linger {
     /// Until when the lease lingers, while it does.
-    now: Option<(Deadline, metrics::Lingering)>,
-    /// Whether a hold has begun on the lease while it lingered, and the lease was not lengthened since.
-    is_reused: bool,
-    /// Whether a hold has begun on the lease while it lingered, ever.
-    was_used: bool,
+    pub(super) now: Option<Deadline>,
+    /// Whether a hold began on the lingering lease, and the lease has not been lengthened since.
+    pub(super) is_reused: bool,
+    /// Whether a hold ever began on the lingering lease.
+    pub(super) was_used: bool,
 }
 
 impl Lease {
@@ -139,46 +127,20 @@ impl Lease {
             hinted: None,
             fresh: true,
             hold: None,
-            path: if pending.was_pushed() { Path::HandOff } else { Path::Store },
-            holds: metrics::Holds::new(),
+            path: if pending.was_pushed { Path::HandOff } else { Path::Store },
             dead_owner: pending.dead_owner(env).map(Box::new),
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
-            contention: pending.is_contended_after(grant).then(|| Contention::since(env.now()).into()),
-            linger: Linger::default(),
-            // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
+            contention: (grant.contended || pending.contended).then(|| Contention::since(env.now()).into()),
+            linger: None,
+            // The answer to the ask may still arrive, and grant the token once more, if its task reads it late.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
             upkeep: RenewalState::default(),
-            counted: None,
+            counted: env.leases().map(SharedLeases::count),
         }
     }
 
-    /// Whether the lease carries the hold `id`.
     pub(crate) fn carries(&self, id: u64) -> bool {
         self.hold.as_ref().is_some_and(|hold| hold.id == id)
-    }
-
-    /// Starts the hold `id`.
-    pub(super) fn carry(
-        &mut self,
-        id: u64,
-        path: Path,
-        holding: metrics::Holding,
-        request: &ResolvedRequest,
-        now: Moment,
-    ) {
-        let mut hold = ActiveHold::new(id, path, holding, request, now);
-        let is_whole = self.is_whole_for(&hold, now);
-        let inherited = if path == Path::Linger && !is_whole { self.confirmed_for(hold.expire, now) } else { None };
-        hold.confirmed = inherited.or(is_whole.then_some(now));
-        hold.is_inherited = inherited.is_some();
-        self.hold = Some(hold);
-    }
-
-    /// Rule S8: whether one more hold may start without a command. For the first hold the store has decided.
-    pub(super) fn has_room(&self) -> bool {
-        mutant!(HandOverUncounted => return true);
-        let sharing = self.share.zip(self.counted.as_ref()).filter(|_| self.path == Path::HandOver);
-        sharing.is_none_or(|(share, counted)| share.fits_beside(counted.others()))
     }
 
     /// Whether the lease needs no confirmation for `hold`, which starts `now`.
@@ -190,21 +152,17 @@ impl Lease {
         self.until.remaining_at(now) >= expire || (!renew && self.fresh && self.claim >= expire)
     }
 
-    /// Rule 22: whether the keeper confirms a hold for `request` soon after it has started. The others are confirmed before, when a
-    /// push alone tells of the lease: the keeper has no reason to, or it may not see a hold that is over at once.
-    fn is_confirmed_later(&self, request: &ResolvedRequest, now: Moment) -> bool {
-        self.path != Path::Linger && !self.covers(request.expire, request.renew, now)
-    }
-
     /// Rule L1: whether the lease has enough time left for a hold to start on it.
     pub(crate) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
         mutant!(NoLeaseCheck => return true);
         mutant!(LingerUnchecked => if self.path == Path::Linger {
             return true;
         });
-        if self.hinted.is_some() && !self.is_confirmed_later(request, now) {
-            mutant!(PushCountsAsAnswer => return true);
-            return false;
+        // Rule 16: a lease known only from a push must be confirmed. The keeper does that soon after the start of a hold. The exceptions
+        // are confirmed before it: the keeper would have no reason to, or it may not see a hold that ends at once.
+        let is_confirmed_later = self.path != Path::Linger && !self.covers(request.expire, request.renew, now);
+        if self.hinted.is_some() && !is_confirmed_later {
+            return mutant!(PushCountsAsAnswer => true, else false);
         }
         // It may have been asked for by a task that wanted less and gave up.
         let is_fresh = self.fresh && self.claim >= request.lease().min(CLAIM);
@@ -212,52 +170,45 @@ impl Lease {
         self.until.remaining_at(now) >= enough.max(request.at_least())
     }
 
-    /// How long the grant took, when the lease was over before it came. The allowance for `drift` counts. Of a push nothing is known
-    /// before it is confirmed.
+    /// How long the grant took, if the lease was over before it arrived. Includes the allowance for `drift`. A push says nothing until it
+    /// is confirmed.
     pub(crate) fn outlived(&self, now: Moment, drift: Drift) -> Option<Duration> {
         mutant!(OutlivedSinceAsk => {
             let took = now.since(self.until.start());
             return (self.fresh && self.hold.is_none() && took >= drift.trusted(self.claim)).then_some(took);
         });
-        // The end may be counted from an ask that came long before the grant. A grant that nothing dates has no span.
+        // The end may be counted from an ask long before the grant. A grant that nothing dates has no span.
         let over = now.since(self.until.start()).checked_sub(self.until.span())?;
         let is_dated = self.hinted.is_none() && !self.until.span().is_zero();
         (self.fresh && self.hold.is_none() && is_dated).then(|| drift.trusted(self.claim) + over)
     }
 
-    /// The end of the hold on this lease: what the store has confirmed, but not beyond the hold's own end.
-    pub(crate) fn ends(&self, now: Moment) -> Option<Deadline> {
-        self.hold.as_ref().map(|hold| self.until.min_at(hold.ends(now), now))
+    /// How long until the hold on this lease ends: what the store has confirmed, but not beyond the hold's own end.
+    pub(crate) fn left(&self, now: Moment) -> Option<Duration> {
+        self.hold.as_ref().map(|hold| self.until.remaining_at(now).min(hold.left(now)))
     }
 
-    /// The latest end that the request of a hold, or of a reader that has a part in it, allows.
-    pub(crate) fn latest_end_for(&self, member: u64, now: Moment) -> Option<Deadline> {
-        if member > 0 { self.reader_limit(member, now) } else { self.hold.as_ref()?.latest_end() }
-    }
-
-    /// Until when others are to be kept out, also when the hold has ended (rule 23). `None` when that is over.
+    /// Until when others are to be kept out, even after the hold has ended (rule 23). `None` once that is over.
     pub(crate) fn kept_until(&self, env: &dyn Env) -> Option<Box<Deadline>> {
         mutant!(RestSkipped => return None);
         self.hold.as_ref()?.kept_until.clone().filter(|until| !until.remaining_at(env.now()).is_zero())
     }
 
-    pub(crate) fn keeps_out(&self, env: &dyn Env) -> bool {
-        self.kept_until(env).is_some()
+    /// For how long the lock rests if the body of its hold was dropped before its end (rule 23).
+    pub(crate) fn delay_after(&self, is_dropped: bool) -> Duration {
+        self.hold.as_ref().filter(|_| is_dropped).map_or(Duration::ZERO, ActiveHold::lock_delay)
     }
 
-    /// Why the hold on this lease is over, once its deadline has passed.
-    pub(crate) fn reason_of_end(&self) -> LossReason {
-        let is_spent = |hold: &&ActiveHold| hold.is_covered_by(self.until) && hold.is_covered_by(hold.own);
-        self.hold.as_ref().filter(is_spent).map_or(LossReason::Deadline, |_| LossReason::MaxHold)
-    }
-
-    /// What is told of the hold, whose deadline has passed.
+    /// What to report of the hold, whose deadline has passed.
     pub(crate) fn ended_hold(&self) -> Option<EndedHold> {
-        let (hold, reason) = (self.hold.as_ref()?, self.reason_of_end());
-        if let (Some(terms), LossReason::MaxHold) = (&hold.terms, reason) {
+        let hold = self.hold.as_ref()?;
+        if !hold.is_covered_by(self.until) || !hold.is_covered_by(hold.own) {
+            return Some(hold.as_ended());
+        }
+        if let Some(terms) = &hold.terms {
             terms.note_spent();
         }
-        Some(EndedHold { reason, ..hold.as_ended() })
+        Some(EndedHold { reason: LossReason::MaxHold, ..hold.as_ended() })
     }
 
     /// Whether what is known of the lease was asked for, or pushed, after `sent`.
@@ -266,16 +217,16 @@ impl Lease {
         !self.hinted.as_deref().copied().unwrap_or(self.until.start()).since(sent).is_zero()
     }
 
-    /// Lengthens the lease. `false` when its hold has ended before (rule 13: a hold whose deadline has passed does not
-    /// come back).
+    /// Lengthens the lease. `false` if its hold has already ended (rule 13: a hold whose deadline has passed does not come back).
     #[must_use]
     pub(crate) fn confirm(&mut self, until: Deadline, now: Moment) -> bool {
         self.hinted = None;
-        if self.ends(now).is_some_and(|ends| ends.remaining_at(now).is_zero()) {
+        if self.left(now).is_some_and(|left| left.is_zero()) {
             return false;
         }
-        if self.until.remaining_at(now).is_zero() {
-            self.forget_lapsed_fences();
+        // Rule 8: the lease may have lapsed, so forget the reserved fencing tokens; others may have drawn since.
+        if mutant!(LapsedFencesKept => false, else self.until.remaining_at(now).is_zero()) {
+            self.fences.forget_up_to(0);
         }
         let in_store_until = self.in_store_until();
         self.until = self.until.max_at(until, now);
@@ -283,28 +234,7 @@ impl Lease {
         true
     }
 
-    /// Rule 19: the lease may have lapsed, so the reserved fencing tokens are forgotten; others may have drawn since.
-    fn forget_lapsed_fences(&mut self) {
-        mutant!(LapsedFencesKept => return);
-        self.fences.forget_up_to(0);
-    }
-
-    /// Rule 20: a body inside of the hold has drawn a greater token than those that are reserved.
-    pub(crate) fn forget_smaller_fences(&mut self, drawn: u64) {
-        mutant!(SmallerFencesKept => return);
-        self.fences.forget_up_to(drawn);
-    }
-
-    /// Rule S6: other owners of a lock that is shared draw meanwhile. A token that was drawn for a task that gave up would be smaller
-    /// than theirs when a later hold used it.
-    pub(crate) fn forget_shared_fences(&mut self) {
-        mutant!(SharedFencesKept => return);
-        if self.share.is_some() {
-            self.fences.forget_up_to(0);
-        }
-    }
-
-    /// Notes that others wait. Returns whether the keeper is to look when that is over.
+    /// Notes that others wait. Returns whether the keeper has to look when that is over.
     #[must_use]
     pub(super) fn note_contention(&mut self, env: &dyn Env) -> bool {
         let now = env.now();
@@ -313,13 +243,12 @@ impl Lease {
         !is_known && self.contention_ends_in(now).is_some()
     }
 
-    /// Whether others are known to wait.
     pub(crate) fn is_contended(&self, now: Moment) -> bool {
         mutant!(WaiterNeverGone => return self.contention.is_some());
         self.contention.is_some() && (self.share != Some(Share::READ) || self.contention_ends_in(now).is_some())
     }
 
-    /// Rule S5: in how long the others count as gone of whom readers have heard, if they are not heard of again. Any other lease ends
+    /// Rule S5: how long until the waiters that readers have heard of count as gone, unless they are heard of again. Any other lease ends
     /// with its hold, or soon after, and what it knows ends with it.
     pub(super) fn contention_ends_in(&self, now: Moment) -> Option<Duration> {
         let contention = self.contention.as_ref().filter(|_| self.share == Some(Share::READ))?;
@@ -327,11 +256,11 @@ impl Lease {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Counts a hand-over. `false` when another process is next (rule L4: a streak of hand-overs is bounded).
+    /// Counts a hand-over. `false` if it is another process's turn (rule L4: a streak of hand-overs is bounded).
     pub(crate) fn try_hand_over(&mut self, now: Moment) -> bool {
         mutant!(StreakWithoutBound => return true);
         if self.share == Some(Share::READ) {
-            // Rule S5: readers that came after a writer wait for it.
+            // Rule S5: readers that arrive after a writer wait for it.
             return !self.is_contended(now);
         }
         let Some(contention) = &mut self.contention else {
@@ -341,17 +270,37 @@ impl Lease {
         contention.hand_overs <= STREAK_HAND_OVERS && now.since(contention.since) < STREAK_TIME
     }
 
-    /// Whether the hold that it carries is over by now.
     pub(crate) fn has_ended(&self, now: Moment) -> bool {
         mutant!(LateHandOver => return false);
-        self.ends(now).is_none_or(|ends| ends.remaining_at(now).is_zero())
+        self.left(now).is_none_or(|left| left.is_zero())
     }
 
-    /// The token and the claim for an ask by the keeper. From now on the store may be asked for the token even after
-    /// its release.
-    pub(crate) fn expose(&mut self) -> (Token, Duration) {
-        self.queued = true;
-        (self.token.clone(), self.claim)
+    /// Notes that `renewal` is about to be sent. It may take effect even if its answer is lost.
+    pub(crate) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
+        let asked = Deadline::new(now, renewal.lease + renewal.grace);
+        self.upkeep.asked_longer = self.upkeep.asked_longer.max(asked.later_than(self.until, now));
+    }
+
+    /// Until when the store may keep the lease, which may be later than it has confirmed.
+    fn in_store_until(&self) -> Deadline {
+        mutant!(UnansweredRenewalForgotten => return self.until);
+        self.until.later_by(self.upkeep.asked_longer)
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.linger.as_ref().is_some_and(|linger| linger.now.is_some())
+    }
+
+    /// How much longer the lease lingers. Zero if it does not.
+    pub(super) fn lingers_for(&self, now: Moment) -> Duration {
+        let until = self.linger.as_ref().and_then(|linger| linger.now);
+        until.map_or(Duration::ZERO, |until| until.remaining_at(now))
+    }
+
+    /// How long until the lease has to be lengthened. `None` while no hold has used it again, or a renewal is in flight.
+    pub(super) fn lengthen_due_in(&self, now: Moment) -> Option<Duration> {
+        let is_due = !self.upkeep.renewing && self.linger.as_ref().is_some_and(|linger| linger.is_reused);
+        is_due.then(|| self.until.remaining_at(now).saturating_sub(lengthened_at(self.claim)))
     }
 
     pub(crate) fn release(&self, env: &dyn Env) -> Release {
@@ -361,13 +310,13 @@ impl Lease {
             share: self.share,
             claim: self.claim,
             unused_fences: self.fences.unused(),
-            again: None,
             contended: self.contention.is_some(),
             beside_others: false,
             queued: self.queued,
             // Rule 1: a release is repeated until 2.5 s after the last instant at which the store can have the lease.
             repeat_until: self.in_store_until().later_by(CLAIM),
             kept_until: self.kept_until(env),
+            is_delay: false,
             or_ticket: None,
         }
     }
@@ -376,39 +325,6 @@ impl Lease {
 impl Contention {
     fn since(now: Moment) -> Self {
         Self { since: now, heard: now, hand_overs: 0 }
-    }
-}
-
-impl Linger {
-    /// Notes that the lease was lengthened.
-    pub(super) fn on_lengthened(&mut self) {
-        if let Some(facts) = &mut self.0 {
-            facts.is_reused = false;
-        }
-    }
-
-    /// The lease begins to linger.
-    pub(super) fn begin(&mut self, until: Deadline, lingering: metrics::Lingering) {
-        self.0.get_or_insert_default().now = Some((until, lingering));
-    }
-
-    /// A hold begins on the lease, which lingered.
-    pub(super) fn end_by_use(&mut self) {
-        let facts = self.0.get_or_insert_default();
-        (facts.now, facts.is_reused, facts.was_used) = (None, true, true);
-    }
-
-    /// The end of the linger time, while the lease lingers.
-    pub(super) fn until(&self) -> Option<Deadline> {
-        self.0.as_ref()?.now.as_ref().map(|(until, _)| *until)
-    }
-
-    pub(super) fn is_reused(&self) -> bool {
-        self.0.as_ref().is_some_and(|facts| facts.is_reused)
-    }
-
-    pub(super) fn was_used(&self) -> bool {
-        self.0.as_ref().is_some_and(|facts| facts.was_used)
     }
 }
 

@@ -1,10 +1,9 @@
-//! What a lock does when something happens: a file for each event. Everything is a plain value, and time passes when a test says so.
+//! How a lock reacts to events, with a file for each event. Everything is a plain value, and time passes only when a test says so.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker as TaskWaker};
 use std::time::Duration;
 
-use super::plain::Plain;
 use super::*;
 use crate::OnBusy;
 use crate::clock::{Deadline, Moment};
@@ -16,6 +15,7 @@ use crate::protocol::{Answer, Ask, Busy, Grant, Pushed, Renewal, Renewed};
 use crate::share::Share;
 use crate::timing::{ASK_INTERVAL, CLAIM, FREE_PATIENCE, STREAK_TIME, TICK, UNCONFIRMED_FOR, WAITERS_KNOWN_FOR};
 use crate::token::Token;
+use plain::Plain;
 
 mod alarm;
 mod answer;
@@ -26,6 +26,7 @@ mod give_up;
 mod idle;
 mod leave;
 mod look;
+pub(super) mod plain;
 mod poll;
 mod push;
 mod wait;
@@ -33,7 +34,7 @@ mod wait;
 const LEASE: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_micros(1);
 
-/// That of a task that waits.
+/// The request of a waiting task.
 fn request() -> ResolvedRequest {
     ResolvedRequest {
         key: "p:k".into(),
@@ -60,15 +61,13 @@ fn reader() -> ResolvedRequest {
     ResolvedRequest { share: Some(Share::READ), ..request() }
 }
 
-/// Plays the tasks of a process, its keeper and the store.
+/// Plays a process's tasks, its keeper and the store.
 struct Stage {
     lock: Lock,
     env: Plain,
-    /// The tasks that were woken.
     woken: Arc<Mutex<Vec<u64>>>,
-    /// What the last call asked for besides.
+    /// The other effects of the last call.
     effects: Effects,
-    /// The tasks that have entered, and were not polled.
     entrants: Vec<u64>,
 }
 
@@ -95,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// With a store that has no queue.
+    /// With a store without a queue.
     fn polling() -> Self {
         Self { env: Plain::still(None).polled(), ..Self::new() }
     }
@@ -108,17 +107,17 @@ impl Stage {
         self.env.let_pass(span);
     }
 
-    /// Who was woken since the last time.
+    /// The tasks woken since the last call.
     fn woken(&self) -> Vec<u64> {
         std::mem::take(&mut *self.woken.lock())
     }
 
-    /// One call of the lock.
+    /// Calls the lock once.
     fn tell<T>(&mut self, call: impl FnOnce(&mut Lock, &Plain, &mut Effects) -> T) -> T {
         self.effects = Effects::default();
         let result = call(&mut self.lock, &self.env, &mut self.effects);
         self.lock.settle(&self.env, &mut self.effects);
-        self.effects.woken.drain(..).for_each(TaskWaker::wake);
+        std::mem::take(&mut self.effects.woken).wake();
         result
     }
 
@@ -130,7 +129,7 @@ impl Stage {
         entered
     }
 
-    /// A task comes, and need not wait.
+    /// Enters a task that does not have to wait.
     fn enter_first(&mut self, request: &ResolvedRequest) -> u64 {
         match self.enter(request) {
             Entered::First { id, .. } => id,
@@ -138,27 +137,26 @@ impl Stage {
         }
     }
 
-    /// The manager is shut down.
+    /// Shuts the manager down.
     fn close(&mut self, is_refused: impl Fn(&Waiter) -> bool) {
         self.tell(|lock, _, _| lock.close(is_refused)).into_iter().for_each(TaskWaker::wake);
     }
 
-    /// A task comes, and waits.
+    /// Enters a task that waits.
     fn wait(&mut self, request: &ResolvedRequest) -> u64 {
-        let Entered::Waits(id) = self.enter(request) else { panic!("it need not wait") };
+        let Entered::Waits(id) = self.enter(request) else { panic!("it does not wait") };
         self.tell(|lock, _, _| lock.wait(id, request));
         assert!(matches!(self.step(id, request), Step::Wait(_)));
         id
     }
 
-    /// The task is polled.
     fn step(&mut self, id: u64, request: &ResolvedRequest) -> Step {
         let attempt = Attempt::new(request, Duration::from_secs(1), || self.now());
         let is_entrant = self.entrants.extract_if(.., |other| *other == id).next().is_some();
         let waker = TaskWaker::from(Arc::new(Task(id, Arc::clone(&self.woken))));
         self.tell(|lock, env, out| {
             if is_entrant {
-                lock.begin();
+                lock.on_first_poll();
             }
             let step = lock.poll(id, request, &attempt, env, env.now(), out);
             if matches!(step, Step::Wait(_)) {
@@ -168,7 +166,6 @@ impl Stage {
         })
     }
 
-    /// The ask that the task sends next.
     fn ask(&mut self, id: u64, request: &ResolvedRequest) -> Ask {
         match self.step(id, request) {
             Step::Claim(ask) | Step::Ask(ask) => ask,
@@ -176,7 +173,7 @@ impl Stage {
         }
     }
 
-    /// Whether a task here may have what the answer grants.
+    /// Whether a task here may use what the answer grants.
     fn answer(&mut self, ask: &Ask, answer: Answer) -> bool {
         self.tell(|lock, env, out| lock.on_answer(ask, answer, env, out))
     }
@@ -190,12 +187,12 @@ impl Stage {
         self.answer(ask, Answer::Busy(busy("x")))
     }
 
-    /// The task is polled. Whether it has its hold then.
+    /// Polls the task. Returns whether it now has its hold.
     fn takes(&mut self, id: u64, request: &ResolvedRequest) -> bool {
         matches!(self.step(id, request), Step::Hold(_))
     }
 
-    /// A task comes, asks, and holds the lock.
+    /// Enters a task, which asks and gets the lock.
     fn hold(&mut self, request: &ResolvedRequest) -> u64 {
         let id = self.enter_first(request);
         let ask = self.ask(id, request);
@@ -204,28 +201,27 @@ impl Stage {
         id
     }
 
-    /// The hold ends. Of readers, the part `member`.
+    /// Ends the hold; for readers, only the part `member`.
     fn end_part(&mut self, id: u64, member: u64, waits: bool) -> Ending {
         let user = User { id, member, has_body: false, waits };
-        self.tell(|lock, env, out| lock.end(user, env, env.now(), out).ending)
+        self.tell(|lock, env, out| lock.end(user, env, env.now(), out).0)
     }
 
     fn end(&mut self, id: u64) -> Ending {
         self.end_part(id, 0, true)
     }
 
-    /// The task gives up.
     fn leave(&mut self, id: u64) {
         let is_entrant = self.entrants.extract_if(.., |other| *other == id).next().is_some();
         self.tell(|lock, _, out| {
             if is_entrant {
-                lock.begin();
+                lock.on_first_poll();
             }
             lock.leave(id, out);
         });
     }
 
-    /// The keeper looks. What it has to do first.
+    /// Runs the keeper's check. Returns its first action.
     fn look(&mut self, trigger: Trigger) -> Option<Action> {
         let round = Round { deadline: Deadline::new(self.now(), CLAIM), usual_answer: Duration::ZERO };
         let mut actions = Vec::new();
@@ -233,7 +229,7 @@ impl Stage {
         actions.into_iter().next()
     }
 
-    /// The keeper's ticks for so long. Returns whether it has given back what lay free.
+    /// Ticks the keeper for this long. Returns whether it has released the free lease.
     fn tick_for(&mut self, span: Duration) -> bool {
         let mut is_released = false;
         let mut left = span;
@@ -247,13 +243,13 @@ impl Stage {
         is_released
     }
 
-    /// In how long the keeper looks.
+    /// How long until the keeper's next check.
     fn looks_in(&self) -> Option<Duration> {
         let at = self.lock.leases().find_map(|lease| lease.upkeep.look_at.as_deref())?;
         Some(at.remaining_at(self.now()))
     }
 
-    /// The store pushes a grant of the token.
+    /// Pushes a grant for the token.
     fn push(&mut self, token: &Token) -> bool {
         let pushed = Pushed {
             token: token.clone(),
@@ -266,13 +262,12 @@ impl Stage {
         self.tell(|lock, _, _| lock.on_grant(&pushed))
     }
 
-    /// The hold is lost.
     fn lose(&mut self) {
         let lost = self.tell(|lock, env, out| lock.revoke(None, LossReason::NotKnown, env, out));
         assert!(!lost.is_empty());
     }
 
-    /// The store answers a renewal that was sent at `sent`, or does not.
+    /// Answers a renewal sent at `sent`, or leaves it unanswered.
     fn renewed(&mut self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Option<Action> {
         self.tell(|lock, env, out| lock.on_renewal(renewal, sent, outcome, env, out))
     }
@@ -281,9 +276,9 @@ impl Stage {
         Renewed::Until(Deadline::new(self.now(), span))
     }
 
-    /// Another process waits.
+    /// Reports that another process waits.
     fn contend(&mut self) {
-        self.tell(|lock, env, _| lock.on_contention(env));
+        self.tell(|lock, env, out| lock.on_contention(true, env, out));
     }
 
     fn token(&mut self) -> Token {

@@ -1,183 +1,47 @@
-//! The keeper's upkeep of a lease: when it looks, and what it decides.
+//! The keeper's upkeep of a lease: [why it looks](Trigger), [what it knows](Round), and [what it has to do](Action).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold::ActiveHold;
 use super::lease::Lease;
-use super::look::{Action, Round, Trigger};
 use super::{Effects, Env, Lane, Lock};
 use crate::clock::{Deadline, Moment};
 use crate::error::LossReason;
 use crate::observe::Path;
-use crate::protocol::{Renewal, Renewed};
+use crate::protocol::{Ask, Renewal, Renewed};
 use crate::share::Share;
 use crate::timing::{ALARM_AFTER, RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
+use crate::token::Token;
 
-/// Whether most holds of this age end soon, and need no confirmation.
-fn is_young(hold: &ActiveHold, now: Moment) -> bool {
-    mutant!(YoungNeverConfirmed => return true);
-    now.since(hold.since) < UNCONFIRMED_FOR
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// There is a young hold, a lane that lies free, or a task whose answer is due.
+    Tick,
+    /// Its timer has fired.
+    Timer,
+    /// The store may have forgotten the lease: an alarm, a broken connection, timers that missed time.
+    Verify,
 }
 
-impl Lease {
-    /// Whether its hold needs no confirmation yet. Rule 22: holds that follow each other on a lease of which a push alone tells have
-    /// no more time together than one of them.
-    fn is_young(&self, hold: &ActiveHold, now: Moment) -> bool {
-        mutant!(HintStaysYoung => return is_young(hold, now));
-        is_young(hold, now) && self.hinted.as_ref().is_none_or(|since| now.since(**since) < UNCONFIRMED_FOR)
-    }
+/// What the keeper knows in one pass over the locks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// When a command sent now must be answered.
+    pub(crate) deadline: Deadline,
+    pub(crate) usual_answer: Duration,
 }
 
-/// When the next renewal is due for a hold that was confirmed `at` that time; `None` for a hold that is not renewed.
-fn renews_in(hold: &ActiveHold, at: Moment, now: Moment) -> Option<Duration> {
-    mutant!(KeeperNeverRenews => return None);
-    (hold.renew || hold.is_inherited).then(|| (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)))
+#[derive(Debug)]
+pub(crate) enum Action {
+    Renew(Renewal),
+    Lost(Token, LossReason),
+    Ask(Ask),
+    /// Connect, so that the keeper can send an ask.
+    Connect,
 }
 
-impl Lease {
-    /// Notes that `renewal` is about to be sent. It may take effect although its answer is lost.
-    pub(crate) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
-        let asked = Deadline::new(now, renewal.lease + renewal.grace);
-        self.upkeep.asked_longer = self.upkeep.asked_longer.max(asked.later_than(self.until, now));
-    }
-
-    /// Until when the store may keep the lease. That may be later than the store has confirmed.
-    pub(super) fn in_store_until(&self) -> Deadline {
-        mutant!(UnansweredRenewalForgotten => return self.until);
-        self.until.later_by(self.upkeep.asked_longer)
-    }
-
-    /// Has the keeper look at the lease after `pause`, in place of an earlier time.
-    pub(super) fn look_in(&mut self, pause: Duration, now: Moment) {
-        self.upkeep.look_at = Some(Box::new(Deadline::new(now, pause)));
-    }
-
-    /// The command that lengthens the lease to `lease`, and arms no alarm.
-    pub(crate) fn renewal(&self, lease: Duration, env: &dyn Env) -> Renewal {
-        let (key, token, grace) = (Arc::clone(env.key()), self.token.clone(), env.settings().grace);
-        Renewal { key, token, share: self.share, lease, grace, arms: false }
-    }
-
-    /// What the lease needs from the keeper now. What is to be sent is noted.
-    fn upkeep(&mut self, trigger: Trigger, env: &dyn Env, now: Moment) -> Need {
-        let (need, look_in) = self.need(trigger, env, now);
-        if let Some(pause) = look_in {
-            self.look_in(pause, now);
-        }
-        if let Need::Action(Action::Renew(renewal)) = &need {
-            self.upkeep.renewing = true;
-            // The alarm may come before the answer.
-            self.upkeep.is_armed = renewal.arms;
-            self.note_renewal_sent(renewal, now);
-        }
-        need
-    }
-
-    /// What the lease needs now, and in how long another look. What is renewed needs a look when its hold ends: the answer may
-    /// not have come by then.
-    fn need(&self, trigger: Trigger, env: &dyn Env, now: Moment) -> (Need, Option<Duration>) {
-        let renew = |wanted, left| {
-            let renewal = self.renewal(wanted, env);
-            (Need::Action(Action::Renew(Renewal { arms: self.arms(trigger, env), ..renewal })), left)
-        };
-        let look_in = |pause| (Need::Nothing, Some(pause));
-        let Some((hold, ends)) = self.hold.as_ref().zip(self.ends(now)) else {
-            if self.lingers() {
-                let left = self.lingers_for(now);
-                return match self.lengthen_due_in(now) {
-                    Some(Duration::ZERO) => renew(self.claim, Some(left)),
-                    pause => look_in(pause.unwrap_or(left).min(left)),
-                };
-            }
-            // Between two holds there is nothing to lengthen. But a lease that the store has forgotten must not be
-            // handed over.
-            return if trigger == Trigger::Verify { renew(self.claim, None) } else { (Need::Nothing, None) };
-        };
-        let left = ends.remaining_at(now);
-        if left.is_zero() {
-            mutant!(LateHandOver => return (Need::Nothing, None));
-            return (Need::Action(Action::Lost(self.token.clone(), LossReason::Deadline)), None);
-        }
-        let left = self.reader_ends_in(now).map_or(left, |ends_in| ends_in.min(left));
-        let left = self.contention_ends_in(now).map_or(left, |ends_in| ends_in.min(left));
-        if trigger == Trigger::Tick && hold.confirmed.is_none() && self.is_young(hold, now) {
-            return (Need::Look, None);
-        }
-        if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
-            // The timer is of the time when the lease lingered. The next ticks look after the hold.
-            return match self.lengthen_due_in(now) {
-                Some(Duration::ZERO) => renew(self.claim, Some(left)),
-                pause => look_in(pause.unwrap_or(left).min(left)),
-            };
-        }
-        if self.upkeep.renewing {
-            // A renewal that was sent for the previous hold does not confirm this hold.
-            let is_tracked = trigger == Trigger::Tick && hold.confirmed.is_none();
-            return if is_tracked { (Need::Look, None) } else { look_in(left) };
-        }
-        let pause = match hold.confirmed {
-            // A renewal or verification that failed is still due.
-            _ if trigger == Trigger::Verify || self.upkeep.failures > 0 => Duration::ZERO,
-            None => Duration::ZERO,
-            // No lease is lengthened beyond what the hold is allowed. With `at_least` the lease is that long from the start. Then
-            // its renewals only move the end of the hold.
-            Some(_) if hold.is_covered_by(self.until) && hold.is_covered_by(hold.own) => left,
-            Some(at) => renews_in(hold, at, now).unwrap_or(left),
-        };
-        let pause = self.arms_in(env, now).map_or(pause, |arms_in| arms_in.min(pause));
-        if !pause.is_zero() {
-            let long_hold_due_in = hold.long_hold_due_in(env.settings().warn_held_for, now);
-            return look_in(pause.min(left).min(long_hold_due_in.unwrap_or(left)));
-        }
-        if hold.confirmed.is_none() && is_young(hold, now) {
-            // The lease is in doubt, and its hold may end at once: a crash shall cost others no more than a claim (rule 11).
-            return renew(self.claim, Some(left));
-        }
-        renew(hold.wanted(now, env.settings().drift()), Some(left))
-    }
-
-    /// Whether a renewal that is sent now arms the alarm of the lease. A verification does not: if it did, a key that somebody
-    /// changes all the time would be verified all the time.
-    fn arms(&self, trigger: Trigger, env: &dyn Env) -> bool {
-        mutant!(VerificationArms => return self.can_arm(env));
-        trigger == Trigger::Timer && self.can_arm(env)
-    }
-
-    /// Whether the lease can have an alarm. A hold that is not confirmed may end soon, and a short lease is renewed soon. The lock
-    /// of a shared lease is changed by all who share it.
-    fn can_arm(&self, env: &dyn Env) -> bool {
-        // To arm an alarm is to ask for the lease.
-        mutant!(NoVerification => return false);
-        let Some(hold) = &self.hold else { return false };
-        let is_long = hold.confirmed.is_some() && hold.expire > ALARM_AFTER * RENEWALS_PER_LEASE;
-        is_long && self.share.is_none() && env.keepers_connection().has_alarms
-    }
-
-    /// In how long the alarm of the lease is to be armed; `None` when it is armed, or can't be.
-    fn arms_in(&self, env: &dyn Env, now: Moment) -> Option<Duration> {
-        let confirmed = self.hold.as_ref()?.confirmed?;
-        let is_due = !self.upkeep.is_armed && self.can_arm(env);
-        is_due.then(|| ALARM_AFTER.saturating_sub(now.since(confirmed)))
-    }
-
-    /// A renewal was not answered. Unknown is not lost: the deadline decides. Until then it is sent again, ever more slowly.
-    fn on_unanswered_renewal(&mut self, now: Moment) -> Need {
-        self.upkeep.failures = self.upkeep.failures.saturating_add(1);
-        let pause = RENEWAL_BACKOFF.pause(self.upkeep.failures);
-        let left = self.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
-        let look_in = match &self.hold {
-            None if self.lingers() => self.lingers_for(now),
-            None => return Need::Nothing,
-            Some(_) if left.is_zero() => return Need::Action(Action::Lost(self.token.clone(), LossReason::Deadline)),
-            Some(_) => left,
-        };
-        self.look_in(pause.min(look_in), now);
-        Need::Nothing
-    }
-}
-
-/// What a lease needs from the keeper.
+/// What a lease that has a hold, or lingers, needs from the keeper.
 #[derive(Debug)]
 enum Need {
     Nothing,
@@ -186,8 +50,119 @@ enum Need {
     Action(Action),
 }
 
+/// Whether the hold is so young that it probably ends soon, and needs no confirmation.
+fn is_young(hold: &ActiveHold, now: Moment) -> bool {
+    mutant!(YoungNeverConfirmed => return true);
+    now.since(hold.since) < UNCONFIRMED_FOR
+}
+
+impl Lease {
+    /// Sets the keeper's next look at the lease, in place of an earlier time.
+    pub(super) fn look_in(&mut self, pause: Duration, now: Moment) {
+        self.upkeep.look_at = Some(Box::new(Deadline::new(now, pause)));
+    }
+
+    /// The command that lengthens the lease to `lease`, without arming the alarm.
+    pub(crate) fn renewal(&self, lease: Duration, env: &dyn Env) -> Renewal {
+        let (key, token, grace) = (Arc::clone(env.key()), self.token.clone(), env.settings().grace);
+        Renewal { key, token, share: self.share, lease, grace, arms: false }
+    }
+
+    /// What the lease needs from the keeper now. Notes what is to be sent.
+    fn upkeep(&mut self, trigger: Trigger, env: &dyn Env, now: Moment) -> Need {
+        let (need, look_in) = self.need(trigger, env, now);
+        if let Some(pause) = look_in {
+            self.look_in(pause, now);
+        }
+        if let Need::Action(Action::Renew(renewal)) = &need {
+            self.upkeep.renewing = true;
+            // The alarm may arrive before the answer.
+            self.upkeep.is_armed = renewal.arms;
+            self.note_renewal_sent(renewal, now);
+        }
+        need
+    }
+
+    /// What the lease needs now, and in how long to look again. A lease that is being renewed needs a look when its hold ends: the answer
+    /// may not have arrived by then.
+    fn need(&self, trigger: Trigger, env: &dyn Env, now: Moment) -> (Need, Option<Duration>) {
+        // A verification does not arm the alarm: otherwise a key that keeps being changed would be verified all the time.
+        let arms = || (mutant!(VerificationArms => true, else trigger == Trigger::Timer)) && self.can_arm(env);
+        let renew =
+            |wanted, left| (Need::Action(Action::Renew(Renewal { arms: arms(), ..self.renewal(wanted, env) })), left);
+        let look_in = |pause| (Need::Nothing, Some(pause));
+        let lengthen = |left: Duration| match self.lengthen_due_in(now) {
+            Some(Duration::ZERO) => renew(self.claim, Some(left)),
+            pause => look_in(pause.unwrap_or(left).min(left)),
+        };
+        let Some((hold, left)) = self.hold.as_ref().zip(self.left(now)) else {
+            if self.lingers() {
+                return lengthen(self.lingers_for(now));
+            }
+            // Between two holds there is nothing to lengthen. But a lease that the store has forgotten must not be handed over.
+            return if trigger == Trigger::Verify { renew(self.claim, None) } else { (Need::Nothing, None) };
+        };
+        if left.is_zero() {
+            mutant!(LateHandOver => return (Need::Nothing, None));
+            return (Need::Action(Action::Lost(self.token.clone(), LossReason::Deadline)), None);
+        }
+        let left = self.reader_ends_in(now).map_or(left, |ends_in| ends_in.min(left));
+        let left = self.contention_ends_in(now).map_or(left, |ends_in| ends_in.min(left));
+        // Rule 16: holds that follow each other on a lease known only from a push get no more time together than one of them.
+        let hinted = self.hinted.as_ref().filter(|since| now.since(***since) >= UNCONFIRMED_FOR);
+        let is_doubtful = mutant!(HintStaysYoung => false, else hinted.is_some());
+        if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young(hold, now) && !is_doubtful {
+            return (Need::Look, None);
+        }
+        if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
+            // The timer dates from when the lease lingered. The next ticks look after the hold.
+            return lengthen(left);
+        }
+        if self.upkeep.renewing {
+            // A renewal that was sent for the previous hold does not confirm this one.
+            let is_tracked = trigger == Trigger::Tick && hold.confirmed.is_none();
+            return if is_tracked { (Need::Look, None) } else { look_in(left) };
+        }
+        let pause = match hold.confirmed {
+            // A renewal or verification that failed is still due.
+            _ if trigger == Trigger::Verify || self.upkeep.failures > 0 => Duration::ZERO,
+            None => Duration::ZERO,
+            // No lease is lengthened beyond what the hold is allowed. With `at_least` the lease is that long from the start, and its
+            // renewals only move the end of the hold.
+            Some(_) if hold.is_kept_by(self.until) && hold.is_covered_by(hold.own) => left,
+            Some(at) if mutant!(KeeperNeverRenews => false, else hold.renew || hold.is_inherited) => {
+                (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at))
+            }
+            Some(_) => left,
+        };
+        // Arm the alarm, unless it is armed or can't be.
+        let confirmed = hold.confirmed.filter(|_| !self.upkeep.is_armed && self.can_arm(env));
+        let pause = confirmed.map_or(pause, |at| ALARM_AFTER.saturating_sub(now.since(at)).min(pause));
+        if !pause.is_zero() {
+            // A long hold is reported once.
+            let told_in = env.settings().warn_held_for.saturating_sub(now.since(hold.since));
+            return look_in(pause.min(left).min(if hold.is_long_reported { left } else { told_in }));
+        }
+        if hold.confirmed.is_none() && is_young(hold, now) {
+            // The lease is in doubt, and its hold may end at once: a crash must cost others no more than a claim (rule 11).
+            return renew(self.claim, Some(left));
+        }
+        renew(hold.wanted(now, env.settings().drift()), Some(left))
+    }
+
+    /// Whether the lease can have an alarm. A hold that is not confirmed may end soon, and a short lease is renewed soon. The key of a
+    /// shared lease is changed by all processes that share it.
+    fn can_arm(&self, env: &dyn Env) -> bool {
+        // Arming the alarm sends a renewal, so it verifies the lease too.
+        mutant!(NoVerification => return false);
+        let Some(hold) = &self.hold else { return false };
+        let is_long = hold.confirmed.is_some() && hold.expire > ALARM_AFTER * RENEWALS_PER_LEASE;
+        is_long && self.share.is_none() && env.keepers_connection().has_alarms
+    }
+}
+
 impl Lock {
-    /// The keeper looks. What it has to do goes into `actions`. Returns how long a hold has lasted, when that is to be told.
+    /// The keeper looks. Adds what it has to do to `actions`. Returns how long a hold has lasted, if that is to be reported.
     pub(crate) fn look(
         &mut self,
         trigger: Trigger,
@@ -197,19 +172,26 @@ impl Lock {
         out: &mut Effects,
     ) -> Option<Duration> {
         let now = env.now();
-        if self.pauses.take_if(|pauses| pauses.has_passed_at(now)).is_some() {
-            self.has_new_look = true;
-        }
+        let is_pause_over = self.pauses.take_if(|pauses| pauses.has_passed_at(now)).is_some();
+        self.has_new_look |= is_pause_over || trigger == Trigger::Timer;
         let is_of_readers = env.share() == Some(Share::READ);
-        if is_of_readers {
-            self.end_unpolled(env, now, out);
+        if let Some(readers) = self.leases_mut().find_map(Lease::readers) {
+            readers.forget_unpolled(now);
         }
-        actions.extend(self.take_lingering_if_over(trigger, env, now).map(Action::ReleaseLingered));
+        // None of its readers was polled while their acquires went on.
+        let is_left = |lease: &Lease| lease.hold.as_ref().is_some_and(|hold| hold.users() == 0);
+        out.releases.extend(self.take_lease(is_left).map(|lease| lease.release(env)));
+        // The linger time is over, or the store may have forgotten the lease, and no body would notice the loss.
+        let stops_lingering = |lease: &Lease| trigger == Trigger::Verify || lease.lingers_for(now).is_zero();
+        if self.leases().find(|lease| lease.lingers()).is_some_and(stops_lingering) {
+            self.release_lingering(env, out);
+        }
         let (mut held_long, mut is_soon, mut at) = (None, false, 0);
         while at < self.lanes.len() {
             let lanes = self.lanes.len();
-            let lane = self.lanes.get_mut(at);
-            let Some(lease) = lane.and_then(Lane::lease_mut).filter(|lease| lease.needs_look(trigger)) else {
+            // On a tick the keeper looks at what is held or lingers, and at what lies free.
+            let needs_upkeep = |lease: &&mut Lease| lease.hold.is_some() || lease.lingers() || trigger != Trigger::Tick;
+            let Some(lease) = self.lanes.get_mut(at).and_then(Lane::lease_mut).filter(needs_upkeep) else {
                 if trigger == Trigger::Tick {
                     is_soon |= self.look_at_idle(at, env, now, round, actions, out);
                 }
@@ -222,8 +204,13 @@ impl Lock {
             if trigger == Trigger::Timer && !is_due {
                 continue;
             }
-            let told = lease.hold.as_mut().and_then(|hold| hold.note_long(env.settings().warn_held_for, now));
-            held_long = held_long.or(told);
+            if let Some(hold) = lease.hold.as_mut().filter(|hold| !hold.is_long_reported)
+                && let held_for = now.since(hold.since)
+                && held_for >= env.settings().warn_held_for
+            {
+                hold.is_long_reported = true;
+                held_long = held_long.or(Some(held_for));
+            }
             lease.upkeep.doubtful |= trigger == Trigger::Verify && lease.upkeep.renewing;
             match lease.upkeep(trigger, env, now) {
                 Need::Nothing => {}
@@ -244,12 +231,12 @@ impl Lock {
         held_long
     }
 
-    /// Takes in an alarm. Returns whether it was armed, and the lease is to be verified. One alarm causes one verification.
+    /// Handles an alarm. Returns whether it was armed, so that the lease is to be verified. One alarm causes one verification.
     pub(crate) fn on_alarm(&mut self) -> bool {
         self.leases_mut().any(|lease| std::mem::take(&mut lease.upkeep.is_armed))
     }
 
-    /// Takes in the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
+    /// Handles the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
     pub(crate) fn on_renewal(
         &mut self,
         renewal: &Renewal,
@@ -259,7 +246,65 @@ impl Lock {
         out: &mut Effects,
     ) -> Option<Action> {
         let now = env.now();
-        let need = self.judge_renewal(renewal, sent, outcome, env, now);
+        let lost = |lease: &Lease, reason| Need::Action(Action::Lost(lease.token.clone(), reason));
+        let Self { lanes, forced, .. } = self;
+        let lease = lanes.iter_mut().filter_map(Lane::lease_mut).find(|lease| lease.token == renewal.token);
+        let lease = lease?;
+        lease.upkeep.renewing = false;
+        let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
+        if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {
+            // Rule 16: the store still has the lease, and it was asked after the message arrived.
+            forced.retain(|forced| forced.token != lease.token);
+        }
+        let is_forced = forced.iter().any(|forced| forced.token == lease.token);
+        let need = match outcome {
+            Some(Renewed::Until(until)) => {
+                lease.upkeep.failures = 0;
+                if let Some(linger) = &mut lease.linger {
+                    linger.is_reused = false;
+                }
+                let is_confirmed = lease.confirm(until, now);
+                if let Some(hold) = lease.hold.as_mut().filter(|_| is_confirmed) {
+                    // A renewal for the previous hold confirms the lease, but not the full time of this hold. It may even have been sent
+                    // after this hold began; then only its shorter lease shows that.
+                    let wanted = hold.wanted(sent, env.settings().drift());
+                    if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
+                        hold.confirmed = Some(sent);
+                        hold.is_inherited = false;
+                        if hold.renew {
+                            hold.move_end(Deadline::new(sent, hold.expire), now);
+                        }
+                    }
+                }
+                let is_whole = lease.hold.as_ref().is_none_or(|hold| hold.confirmed.is_some());
+                match trigger {
+                    _ if !is_confirmed => lost(lease, LossReason::Deadline),
+                    Trigger::Timer if !is_whole => Need::Look,
+                    trigger => lease.upkeep(trigger, env, now),
+                }
+            }
+            // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
+            Some(Renewed::NotOwned | Renewed::Forced) if lease.is_confirmed_after(sent) => {
+                lease.upkeep(Trigger::Verify, env, now)
+            }
+            Some(Renewed::Forced) if mutant!(ForcedAfterLoss => false, else true) => lost(lease, LossReason::Forced),
+            Some(Renewed::NotOwned) if is_forced => lost(lease, LossReason::Forced),
+            Some(Renewed::NotOwned | Renewed::Forced) => lost(lease, LossReason::NotKnown),
+            // Unknown is not lost: the deadline decides. Until then the renewal is sent again, with growing pauses.
+            None => {
+                lease.upkeep.failures = lease.upkeep.failures.saturating_add(1);
+                let pause = RENEWAL_BACKOFF.pause(lease.upkeep.failures);
+                let left = lease.left(now).unwrap_or_else(|| lease.lingers_for(now));
+                if lease.hold.is_some() && left.is_zero() {
+                    lost(lease, LossReason::Deadline)
+                } else {
+                    if lease.hold.is_some() || lease.lingers() {
+                        lease.look_in(pause.min(left), now);
+                    }
+                    Need::Nothing
+                }
+            }
+        };
         self.has_new_look = true;
         if env.share() == Some(Share::READ) {
             self.wake_waiting_readers(now, out);
@@ -272,71 +317,5 @@ impl Lock {
             }
             Need::Action(action) => Some(action),
         }
-    }
-
-    fn judge_renewal(
-        &mut self,
-        renewal: &Renewal,
-        sent: Moment,
-        outcome: Option<Renewed>,
-        env: &dyn Env,
-        now: Moment,
-    ) -> Need {
-        let lost = |lease: &Lease, reason| Need::Action(Action::Lost(lease.token.clone(), reason));
-        let Self { lanes, forced, .. } = self;
-        let lease = lanes.iter_mut().filter_map(Lane::lease_mut).find(|lease| lease.token == renewal.token);
-        let Some(lease) = lease else { return Need::Nothing };
-        lease.upkeep.renewing = false;
-        let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
-        if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {
-            // Rule 22: the store still has the lease, and it was asked after the message came.
-            forced.retain(|forced| forced.token != lease.token);
-        }
-        let is_forced = forced.iter().any(|forced| forced.token == lease.token);
-        match outcome {
-            Some(Renewed::Until(until)) => {
-                lease.upkeep.failures = 0;
-                lease.linger.on_lengthened();
-                if !lease.confirm(until, now) {
-                    return lost(lease, LossReason::Deadline);
-                }
-                let Some(hold) = &mut lease.hold else {
-                    return lease.upkeep(trigger, env, now);
-                };
-                // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
-                // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
-                // that.
-                let wanted = hold.wanted(sent, env.settings().drift());
-                if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
-                    hold.confirmed = Some(sent);
-                    hold.is_inherited = false;
-                    if hold.renew {
-                        hold.move_end(Deadline::new(sent, hold.expire), now);
-                    }
-                } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
-                    // The hold is young.
-                    return Need::Look;
-                }
-                lease.upkeep(trigger, env, now)
-            }
-            // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
-            Some(Renewed::NotOwned | Renewed::Forced) if lease.is_confirmed_after(sent) => {
-                lease.upkeep(Trigger::Verify, env, now)
-            }
-            Some(Renewed::Forced) => {
-                mutant!(ForcedAfterLoss => return lost(lease, LossReason::NotKnown));
-                lost(lease, LossReason::Forced)
-            }
-            Some(Renewed::NotOwned) if is_forced => lost(lease, LossReason::Forced),
-            Some(Renewed::NotOwned) => lost(lease, LossReason::NotKnown),
-            None => lease.on_unanswered_renewal(now),
-        }
-    }
-}
-
-impl Lease {
-    /// Whether the keeper looks at the lease for this reason, and not at what lies free.
-    fn needs_look(&self, trigger: Trigger) -> bool {
-        self.hold.is_some() || self.lingers() || trigger != Trigger::Tick
     }
 }

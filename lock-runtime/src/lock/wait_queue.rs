@@ -1,68 +1,66 @@
 //! [`WaitQueue`]: the tasks that wait, in order, and which of them has been woken.
 //!
-//! A wake is a hint. A woken task may be polled late, or never: its thread works, or its future is kept behind another one. So a task
-//! keeps its place until it leaves. A woken task that is not polled within a tick of the keeper is *asleep*: others take precedence
-//! over it until it is polled. When it is polled at last, it has twice as many ticks from then on: a process whose tasks are all polled
-//! late serves each of them in the end.
+//! A wake is a hint. A woken task may be polled late, or never: its thread is busy, or its future sits behind another one. So a task keeps
+//! its place until it leaves. A woken task that is not polled within one to two ticks of the keeper is *asleep*: others take precedence over it until
+//! it is polled. Each time that happens it gets twice as many ticks from then on, so that a process whose tasks are all polled late still
+//! serves each of them.
 //!
-//! To join at the end, to wake the next and to ask who has precedence cost the same however many wait. Who leaves from the middle
-//! leaves a hole; the holes are closed when there are more of them than tasks.
+//! Joining at the end, waking the next task and asking which one has precedence cost the same however many wait. A task that leaves from
+//! the middle leaves a hole; the holes are closed when there are more of them than tasks.
 //!
-//! Wakers are cloned before they come into the queue, and leave it to be woken or dropped without any lock: a waker may be the last
-//! reference to its task, whose futures come back to the lock when they are dropped.
+//! Wakers are cloned before they enter the queue, and are woken or dropped after they have left it, without any lock: a waker may be the
+//! last reference to its task, and dropping the task's futures calls back into the lock.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use super::Wakes;
 use super::request::ResolvedRequest;
 
-/// A queue of no more places is not made smaller.
+/// A queue with at most this many places is never shrunk.
 const FEW: usize = 64;
-/// The most ticks for which a task that was asleep before keeps its precedence when it is woken.
+/// The most ticks for which a woken task keeps its precedence.
 const MOST_TICKS: u8 = 128;
-/// The same for a request that replaces the holder: 50 ms. Others may have waited for less.
+/// How long a request that replaces the holder keeps its precedence: 50 ms. Others may have waited for less.
 const NEWEST_TICKS: u8 = 10;
 
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
-    /// Boxed: for most locks nobody ever waits.
+    /// Boxed: for most locks no task ever waits.
     places: Option<Box<Places>>,
-    /// The smallest and the greatest id that a task was given.
+    /// The smallest and the greatest id given out so far.
     first: u64,
     last: u64,
 }
 
 #[derive(Debug, Default)]
 struct Places {
-    /// In the order of the ids. Neither the first place nor the last is a hole.
+    /// Ordered by id. Neither the first place nor the last is a hole.
     all: VecDeque<(u64, Option<Waiter>)>,
-    /// How many tasks wait.
     len: usize,
-    /// How many of them want a fencing token.
     fenced: u32,
     /// All tasks with smaller ids are asleep.
     awake_from: u64,
 }
 
-/// A task that waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Before the first poll, and while the task is woken, this wakes nobody.
-    waker: Waker,
+    /// `None` before the first poll, and once the task is woken.
+    pub(super) waker: Option<Waker>,
     fenced: bool,
-    /// Whether it waits inside of a body of its manager.
+    /// Whether it waits inside a body of its manager.
     pub(crate) is_inside: bool,
     state: State,
-    /// For how many ticks it keeps its precedence when it is woken.
+    /// For how many ticks it keeps its precedence once it is woken.
     ticks: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waits,
-    /// It was woken, and not polled since. It keeps its precedence for so many more ticks.
+    /// Woken, and not polled since. It keeps its precedence for this many more ticks.
     Woken(u8),
-    /// It was woken too long ago, and not polled since.
+    /// Woken too long ago, and not polled since.
     Asleep,
 }
 
@@ -70,25 +68,18 @@ impl Waiter {
     pub(crate) fn new(request: &ResolvedRequest) -> Self {
         let &ResolvedRequest { fenced, is_inside, .. } = request;
         let ticks = if request.replaces() { NEWEST_TICKS } else { 1 };
-        Self { waker: Waker::noop().clone(), fenced, is_inside, state: State::Waits, ticks }
+        Self { waker: None, fenced, is_inside, state: State::Waits, ticks }
     }
+}
 
-    /// A task that is not polled: nothing is known of it but its place.
-    pub(super) fn asleep() -> Self {
-        Self { waker: Waker::noop().clone(), fenced: false, is_inside: false, state: State::Asleep, ticks: 1 }
-    }
-
-    pub(crate) fn into_waker(self) -> Waker {
-        self.waker
+impl Default for WaitQueue {
+    fn default() -> Self {
+        // Leaves ids free at both ends. None is zero.
+        Self { places: None, first: 1 << 62, last: 1 << 62 }
     }
 }
 
 impl WaitQueue {
-    /// An empty queue, whose ids are around `base`.
-    pub(crate) const fn around(base: u64) -> Self {
-        Self { places: None, first: base, last: base }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -97,12 +88,10 @@ impl WaitQueue {
         self.places.as_ref().map_or(0, |places| places.len)
     }
 
-    /// How many want a fencing token.
     pub(super) fn fences_wanted(&self) -> u32 {
         self.places.as_ref().map_or(0, |places| places.fenced)
     }
 
-    /// The last task that waits.
     pub(super) fn last(&self) -> Option<u64> {
         self.places.as_ref()?.all.back().map(|(id, _)| *id)
     }
@@ -113,65 +102,81 @@ impl WaitQueue {
         all.filter(|(_, waiter)| waiter.is_some()).map(|(id, _)| *id)
     }
 
-    /// An id behind all others.
     pub(crate) fn new_id(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// An id in front of all others.
     pub(crate) fn id_in_front(&mut self) -> u64 {
         self.first -= 1;
         self.first
     }
 
-    /// Whether nobody who is awake waits in front of the task `id`.
+    /// Whether no task that is awake waits in front of the task `id`.
     pub(super) fn has_precedence(&self, id: u64) -> bool {
         mutant!(NewcomersOvertake => return true);
         self.first_awake().is_none_or(|first| id <= first)
     }
 
-    /// The first task that is not asleep.
     pub(super) fn first_awake(&self) -> Option<u64> {
         let places = self.places.as_ref()?;
+        if let Some((id, Some(waiter))) = places.all.front()
+            && waiter.is_awake()
+        {
+            return Some(*id);
+        }
         let from = places.find(places.awake_from).unwrap_or_else(|at| at);
         let is_awake = |(_, waiter): &&(u64, Option<Waiter>)| waiter.as_ref().is_some_and(Waiter::is_awake);
         places.all.range(from..).find(is_awake).map(|(id, _)| *id)
     }
 
-    /// Adds a task, or has it wait again.
+    /// Adds a task, or makes it wait again.
     pub(crate) fn add(&mut self, id: u64, waiter: Waiter) {
         self.places.get_or_insert_default().add(id, waiter);
     }
 
-    /// Whether the task waits.
     pub(super) fn has(&self, id: u64) -> bool {
         self.places.as_ref().is_some_and(|places| places.waiter(id).is_some())
     }
 
-    /// The task is polled: it is awake.
-    pub(super) fn on_poll(&mut self, id: u64) {
-        let Some(places) = self.places.as_mut() else { return };
-        let Some(waiter) = places.waiter_mut(id) else { return };
+    /// Marks the task as awake. Returns whether it waits.
+    pub(super) fn on_poll(&mut self, id: u64) -> bool {
+        let Some(places) = self.places.as_mut() else { return false };
+        let Some(waiter) = places.waiter_mut(id) else { return false };
         if std::mem::replace(&mut waiter.state, State::Waits) == State::Asleep {
             waiter.ticks = waiter.ticks.saturating_mul(2).min(MOST_TICKS);
             places.awake_from = places.awake_from.min(id);
         }
+        true
     }
 
-    /// The task is not polled: others take precedence over it.
+    /// Marks the task as not polled: others take precedence over it.
     pub(super) fn note_asleep(&mut self, id: u64) {
         let places = self.places.get_or_insert_default();
         match places.waiter_mut(id) {
             Some(waiter) => waiter.state = State::Asleep,
-            None => places.add(id, Waiter::asleep()),
+            None => {
+                // Only its place is known.
+                places.add(id, Waiter { waker: None, fenced: false, is_inside: false, state: State::Asleep, ticks: 1 });
+            }
         }
     }
 
-    /// From now on `waker` wakes the task. Returns a waker to be dropped without any lock.
-    pub(super) fn register(&mut self, id: u64, waker: Waker) -> Waker {
-        let Some(waiter) = self.places.as_mut().and_then(|places| places.waiter_mut(id)) else { return waker };
-        if is_known(&waiter.waker, &waker) { waker } else { std::mem::replace(&mut waiter.waker, waker) }
+    /// From now on `waker` wakes the task. Returns a waker to drop without any lock.
+    pub(super) fn register(&mut self, id: u64, waker: Waker) -> Option<Waker> {
+        let Some(waiter) = self.places.as_mut().and_then(|places| places.waiter_mut(id)) else { return Some(waker) };
+        let is_known = |known: &Waker| mutant!(WakerNotTaken => true, else known.will_wake(&waker));
+        if waiter.waker.as_ref().is_some_and(is_known) { Some(waker) } else { waiter.waker.replace(waker) }
+    }
+
+    /// Registers the first waker of a task. Returns `false` if the task was woken before it had one.
+    pub(super) fn register_unwoken(&mut self, id: u64, waker: &mut Option<Waker>) -> bool {
+        let Some(waiter) = self.places.as_mut().and_then(|places| places.waiter_mut(id)) else { return false };
+        let is_unwoken = waiter.state == State::Waits;
+        if is_unwoken {
+            waiter.waker = waker.take();
+        }
+        is_unwoken
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Waiter> {
@@ -182,32 +187,34 @@ impl WaitQueue {
         Some(waiter)
     }
 
-    /// Wakes the first task that is not asleep, unless it was woken and not polled since.
-    pub(super) fn wake_first(&mut self) -> Option<Waker> {
-        let id = self.first_awake()?;
-        self.wake(id)
+    /// Wakes the first task that is not asleep, unless it was woken and has not been polled since.
+    pub(super) fn wake_first(&mut self, woken: &mut Wakes) {
+        if let Some(id) = self.first_awake() {
+            self.wake(id, woken);
+        }
     }
 
-    /// Wakes a task, unless it was woken and not polled since.
-    pub(super) fn wake(&mut self, id: u64) -> Option<Waker> {
-        self.places.as_mut()?.waiter_mut(id)?.wake()
+    /// Wakes a task, unless it was woken and has not been polled since.
+    pub(super) fn wake(&mut self, id: u64, woken: &mut Wakes) {
+        if let Some(waiter) = self.places.as_mut().and_then(|places| places.waiter_mut(id)) {
+            waiter.wake(woken);
+        }
     }
 
-    /// Wakes all tasks.
-    pub(super) fn wake_all(&mut self, woken: &mut impl Extend<Waker>) {
+    pub(super) fn wake_all(&mut self, woken: &mut Wakes) {
         let all = self.places.iter_mut().flat_map(|places| &mut places.all);
-        woken.extend(all.filter_map(|(_, waiter)| waiter.as_mut()?.wake()));
+        all.filter_map(|(_, waiter)| waiter.as_mut()).for_each(|waiter| waiter.wake(woken));
     }
 
-    /// A tick has passed since the last wakes: whoever was woken and not polled is asleep. Wakes the next `count` tasks.
-    pub(super) fn wake_next(&mut self, count: usize, woken: &mut impl Extend<Waker>) {
+    /// Handles a tick since the last wakes: tasks that were woken and not polled fall asleep. Wakes the next `count` tasks.
+    pub(super) fn wake_next(&mut self, count: usize, woken: &mut Wakes) {
         let Some(places) = self.places.as_mut() else { return };
         let from = places.find(places.awake_from).unwrap_or_else(|at| at);
         let (mut left, mut is_front) = (count, true);
         for (id, waiter) in places.all.range_mut(from..) {
             let Some(waiter) = waiter else { continue };
-            if let State::Woken(left) = &mut waiter.state {
-                waiter.state = left.checked_sub(1).map_or(State::Asleep, State::Woken);
+            if let State::Woken(ticks) = &mut waiter.state {
+                waiter.state = ticks.checked_sub(1).map_or(State::Asleep, State::Woken);
             }
             if waiter.state == State::Asleep {
                 if is_front {
@@ -220,16 +227,16 @@ impl WaitQueue {
                 return;
             }
             left -= 1;
-            woken.extend(waiter.wake());
+            waiter.wake(woken);
         }
     }
 
-    /// Takes some of the tasks out, to wake them.
+    /// Removes the tasks that meet the `condition`, and returns their wakers.
     pub(crate) fn take_if(&mut self, condition: impl Fn(&Waiter) -> bool) -> Vec<Waker> {
         let all = self.places.iter().flat_map(|places| &places.all);
         let is_meant = |waiter: &Option<Waiter>| waiter.as_ref().is_some_and(&condition);
         let meant: Vec<_> = all.filter(|(_, waiter)| is_meant(waiter)).map(|(id, _)| *id).collect();
-        meant.into_iter().filter_map(|id| self.remove(id)).map(|waiter| waiter.waker).collect()
+        meant.into_iter().filter_map(|id| self.remove(id)?.waker).collect()
     }
 }
 
@@ -238,19 +245,20 @@ impl Waiter {
         self.state != State::Asleep
     }
 
-    fn wake(&mut self) -> Option<Waker> {
-        if self.state != State::Waits {
-            return None;
+    fn wake(&mut self, woken: &mut Wakes) {
+        if self.state == State::Waits {
+            self.state = State::Woken(self.ticks);
+            if let Some(waker) = self.waker.take() {
+                woken.push(waker);
+            }
         }
-        self.state = State::Woken(self.ticks);
-        Some(std::mem::replace(&mut self.waker, Waker::noop().clone()))
     }
 }
 
 impl Places {
     fn add(&mut self, id: u64, waiter: Waiter) {
         if let Some(known) = self.waiter_mut(id) {
-            // It waits already.
+            // It already waits.
             known.state = waiter.state;
             return;
         }
@@ -275,7 +283,7 @@ impl Places {
         self.all.get_mut(at)?.1.as_mut()
     }
 
-    /// Where the place of this id is, or would be. Most who are looked for are in front.
+    /// The index of this id, or where it would be. Most lookups are for the front.
     fn find(&self, id: u64) -> Result<usize, usize> {
         match self.all.front() {
             Some((first, _)) if id > *first => self.all.binary_search_by_key(&id, |(id, _)| *id),
@@ -303,11 +311,6 @@ impl Places {
     }
 }
 
-fn is_known(known: &Waker, waker: &Waker) -> bool {
-    mutant!(WakerNotTaken => return true);
-    known.will_wake(waker)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -320,7 +323,6 @@ mod tests {
     use crate::mutants::{Mutant, Seeded};
     use crate::mutex::Mutex;
 
-    /// A task, by its number, and the numbers of those that were woken.
     struct Task(u64, Arc<Mutex<Vec<u64>>>);
 
     impl ArcWake for Task {
@@ -330,11 +332,11 @@ mod tests {
     }
 
     fn waiter(fenced: bool) -> Waiter {
-        Waiter { waker: Waker::noop().clone(), fenced, is_inside: false, state: State::Waits, ticks: 1 }
+        Waiter { waker: Some(Waker::noop().clone()), fenced, is_inside: false, state: State::Waits, ticks: 1 }
     }
 
-    /// What happens to a queue: a task comes, at the end, in front or again at a place that was left, one leaves, one is polled, the
-    /// first is woken, a tick passes.
+    /// An event of a queue: a task joins at the end, in front, or again at its old place; a task leaves; a task is polled; the first one is
+    /// woken; a tick passes.
     #[derive(Clone, Copy, Debug)]
     enum Event {
         Comes,
@@ -358,7 +360,7 @@ mod tests {
         ]
     }
 
-    /// The plain tick: who was woken and not polled is asleep, and the next ones are woken.
+    /// The model's tick: tasks that were woken and not polled fall asleep, and the next ones are woken.
     fn tick(plain: &mut BTreeMap<u64, (State, u8)>, count: u8) {
         let mut left = count;
         for (state, ticks) in plain.values_mut() {
@@ -382,10 +384,10 @@ mod tests {
     }
 
     proptest! {
-        /// The plain queue is a sorted map. Many come to each that goes, so that there are holes.
+        /// The model is a sorted map. More tasks join than leave, so that there are holes.
         #[test]
         fn it_is_a_queue_by_id_whatever_happens(events in prop::collection::vec(event(), 0..600)) {
-            let (mut queue, mut plain, mut left) = (WaitQueue::around(1000), BTreeMap::new(), Vec::new());
+            let (mut queue, mut plain, mut left) = (WaitQueue::default(), BTreeMap::new(), Vec::new());
             for event in events {
                 let ids: Vec<_> = plain.keys().copied().collect();
                 let one_of = |ids: &[u64], which: u8| ids.get(usize::from(which) % ids.len().max(1)).copied();
@@ -409,6 +411,7 @@ mod tests {
                     Event::Polled(which) => {
                         let Some(id) = one_of(&ids, which) else { continue };
                         queue.on_poll(id);
+                        drop(queue.register(id, Waker::noop().clone()));
                         let ticks = plain.get(&id).map_or(1, |(state, ticks)| {
                             if *state == State::Asleep { (ticks * 2).min(MOST_TICKS) } else { *ticks }
                         });
@@ -423,10 +426,12 @@ mod tests {
                             }
                             is_woken
                         });
-                        prop_assert_eq!(queue.wake_first().is_some(), is_woken);
+                        let mut woken = Wakes::default();
+                        queue.wake_first(&mut woken);
+                        prop_assert_eq!(!woken.is_empty(), is_woken);
                     }
                     Event::Tick(count) => {
-                        queue.wake_next(count.into(), &mut Vec::new());
+                        queue.wake_next(count.into(), &mut Wakes::default());
                         tick(&mut plain, count);
                     }
                     Event::Comes | Event::InFront | Event::Again(_) => {}
@@ -445,28 +450,31 @@ mod tests {
 
     #[test]
     fn a_crowd_that_is_gone_leaves_no_room_behind() {
-        let mut queue = WaitQueue::around(0);
+        let mut queue = WaitQueue::default();
         for id in 0..100_000 {
             queue.add(id, waiter(false));
         }
-        // The first one stays.
+        // The first task stays.
         assert!((1..100_000).all(|id| queue.remove(id).is_some()));
         let room = queue.places.unwrap().all.capacity();
         assert!(room <= 4 + 2 * FEW, "{room}");
     }
 
-    /// The tasks that are woken when a future is woken that was polled by two tasks, one after another.
+    /// The tasks woken after two tasks polled a future, one after the other.
     fn woken(bug: Option<Mutant>) -> Vec<u64> {
         let _seeded = Seeded::begin(bug);
         let woken = Arc::default();
         let task = |number| waker(Arc::new(Task(number, Arc::clone(&woken))));
-        let mut queue = WaitQueue::around(0);
+        let mut queue = WaitQueue::default();
         queue.add(1, waiter(false));
         for number in [1, 2, 2] {
             drop(queue.register(1, task(number)));
         }
-        queue.wake_first().into_iter().for_each(Waker::wake);
-        assert!(queue.wake_first().is_none(), "it was woken");
+        let (mut first, mut again) = (Wakes::default(), Wakes::default());
+        queue.wake_first(&mut first);
+        first.wake();
+        queue.wake_first(&mut again);
+        assert!(again.is_empty(), "it was woken");
         let woken = woken.lock();
         woken.clone()
     }

@@ -1,4 +1,4 @@
-//! What stands in place of `metrics.rs` without the feature `metrics`: the same fns, which do nothing.
+//! Replaces `metrics.rs` without the feature `metrics`: the same fns, which do nothing.
 
 use std::time::Duration;
 
@@ -6,45 +6,51 @@ use super::Path;
 
 pub(crate) fn describe() {}
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Holds;
 
 impl Holds {
-    pub(crate) fn new() -> Self {
-        Self
-    }
-
     #[expect(clippy::unused_self, reason = "it stands for one that counts")]
-    pub(crate) fn begin(&mut self, _prefix: &str, _path: Path) -> Holding {
+    pub(crate) fn begin(&self, _prefix: &str, _path: Path) -> Holding {
         Holding
     }
 
     #[expect(clippy::unused_self, reason = "it stands for one that counts")]
-    pub(crate) fn linger(&self) -> Lingering {
-        Lingering
+    pub(crate) fn linger(&self) -> Counted {
+        Counted
     }
 }
-
-#[derive(Debug)]
-pub(crate) struct Lingering;
 
 #[derive(Debug)]
 pub(crate) struct Holding;
 
-#[derive(Debug)]
-pub(crate) struct Waiter;
+impl Holding {
+    #[expect(clippy::unused_self, reason = "it stands for one that counts")]
+    pub(crate) fn end(&self) {}
+}
 
-impl Waiter {
-    pub(crate) fn nobody() -> Self {
+#[derive(Debug)]
+pub(crate) struct Counted;
+
+impl Counted {
+    pub(crate) fn nothing() -> Self {
         Self
     }
 
-    pub(crate) fn begin(_prefix: &str) -> Self {
+    pub(crate) fn waiter(_prefix: &str) -> Self {
         Self
     }
 }
 
-pub(crate) fn waited(_prefix: &str, _waited: Duration) {}
+pub(crate) fn wait<F>(_prefix: &str, _is_part: bool, waiting: F) -> F {
+    waiting
+}
+
+pub(crate) fn tell_oldest() -> Option<Duration> {
+    None
+}
+
+pub(crate) fn tell_last() {}
 
 pub(crate) fn timed_out(_prefix: &str) {}
 

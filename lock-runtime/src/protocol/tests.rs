@@ -1,4 +1,4 @@
-//! What a pushed grant is worth.
+//! How long a pushed grant is valid.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::mutants::{Mutant, Seeded};
 use crate::token::Process;
 
 proptest! {
-    /// The server's clock may be 1 % fast all the time from the anchor on.
+    /// The server's clock may run 1 % fast from the anchor on.
     #[test]
     fn a_pushed_grant_is_never_dated_later_than_the_server_keeps_it(
         rate in 0.99..=1.01_f64,
@@ -25,13 +25,13 @@ proptest! {
             let really = |server: Duration| server.div_f64(rate);
             advance(really(Duration::from_micros(passed)) + underway).await;
             let pushed = Pushed {
-                token: Process::new("p").next_token(false, None),
+                token: Process::new("p").next_token(Moment::now(), false, None, None),
                 claim,
                 store_micros: anchor.store_micros + passed,
                 contended: false,
                 node: None, unconfirmed: false,
                 };
-            // The time between the two looks at the clocks is on the safe side: the lease is shorter by then.
+            // The time between the two readings of the clock is on the safe side: it only shortens the lease.
             (pushed.until(anchor, Moment::now()).remaining(), really(claim).saturating_sub(underway))
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -49,7 +49,7 @@ async fn a_grant_of_another_node_is_confirmed_before_use() {
         let (now, claim) = (Moment::now(), Duration::from_secs(2));
         let anchor = Anchor { sent: now, store_micros: 1_700_000_000_000_000, drift: Drift::DEFAULT, node: node("a") };
         let pushed = Pushed {
-            token: Process::new("p").next_token(false, None),
+            token: Process::new("p").next_token(Moment::now(), false, None, None),
             claim,
             store_micros: anchor.store_micros,
             contended: false,

@@ -1,4 +1,4 @@
-//! Tests: which futures are part of a body, and which are separate tasks that an executor polls inside of the body.
+//! Tests: which futures are part of a body, and which are separate tasks that an executor polls inside the body.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,18 +17,18 @@ use tokio::task::{LocalSet, block_in_place, yield_now};
 
 use crate::LockManager;
 
-/// Whether code that runs here is inside of a body that holds `p:k`. Only then a nested body enters at once.
+/// Whether this code runs inside a body that holds `p:k`. Only then does a nested body enter at once.
 async fn is_inside(locks: &LockManager) -> bool {
     locks.lock("p", "k").timeout(Duration::ZERO).run(async {}).await.is_ok()
 }
 
-/// The same question as a future that another task may poll.
+/// [`is_inside`] as a future that another task may poll.
 fn asked(locks: &LockManager) -> impl Future<Output = bool> + 'static {
     let locks = locks.clone();
     async move { is_inside(&locks).await }
 }
 
-/// Whether a lock is asked for in the scope of a manager.
+/// Whether this code runs in a manager's scope.
 fn is_in_scope() -> bool {
     LockManager::current().is_some()
 }
@@ -52,7 +52,7 @@ async fn a_task_that_was_spawned_before_and_is_polled_inside_a_body_is_not_part_
             let inner = LocalSet::new();
             let body = async {
                 say.send(()).unwrap();
-                // Polls the tasks that were spawned on this executor, inside of this body's poll.
+                // Polls the tasks that were spawned on this executor, inside this body's poll.
                 let child = inner.spawn_local(asked(&locks));
                 let child = inner.run_until(child).await.unwrap();
                 (child, stranger.await.unwrap())
@@ -209,7 +209,7 @@ async fn an_inner_body_that_began_outside_enters_what_is_around_it_when_it_asks(
     assert!(locks.lock("p", "k").run(inner).await.unwrap().unwrap());
 }
 
-/// Two unrelated critical sections. One is polled inside of the other.
+/// Two unrelated critical sections. One is polled inside the other.
 #[tokio::test]
 async fn bodies_of_tasks_on_one_local_set_exclude_each_other() {
     use std::cell::Cell;
@@ -244,7 +244,7 @@ async fn bodies_of_tasks_on_one_local_set_exclude_each_other() {
             inside.set(inside.get() - 1);
         };
         let body = locks.lock("p", "k").timeout(Duration::from_secs(10)).run(body);
-        // The unrelated task goes on while this task waits for its turn.
+        // The unrelated task continues while this task waits for the lock.
         tokio::select! {
             biased;
             outcome = body => outcome.unwrap(),

@@ -1,5 +1,5 @@
-//! Alarms: the server tells a process when somebody else changes a lock that the process holds. Each test also shows what
-//! happens with a bug.
+//! Alarms: the server tells a process when another client changes a lock that the process holds. Each test also shows what happens with a
+//! bug.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::timing::ALARM_AFTER;
 
-/// The hold is confirmed, and its alarm is armed.
+/// By then the hold is confirmed, and its alarm is armed.
 const ARMED: Duration = ALARM_AFTER.saturating_add(Duration::from_millis(100));
 const AT_ONCE: Duration = Duration::from_millis(50);
 
@@ -24,13 +24,13 @@ fn world() -> (Simulated, Arc<Network>) {
     (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)))
 }
 
-/// Runs a world of its own.
+/// Runs a separate world.
 fn alone<T>(world: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(world)
 }
 
-/// How long a holder with the default lease takes to notice what an operator does to its lock.
+/// How long a holder with the default lease takes to notice that an operator changed its lock.
 async fn noticed_after(bug: Option<Mutant>, age: Duration, command: &[&str]) -> Duration {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
@@ -71,7 +71,7 @@ async fn a_new_connection_has_new_alarms() {
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
 }
 
-/// How many commands a second a hold costs while somebody changes its key, and leaves it to its owner.
+/// How many commands per second a hold costs while another client keeps changing its key, but leaves it to its owner.
 async fn commands_under_fire(bug: Option<Mutant>) -> u64 {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();

@@ -1,4 +1,4 @@
-//! Bursts: many tasks that ask for locks of their own at one moment, and less room on the connection than there are tasks.
+//! Bursts: many tasks each acquire their own lock, or set of locks, at the same moment, and the connection has less room than there are tasks.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,22 +18,34 @@ use crate::{ErrorKind, LockError};
 
 const TASKS: u32 = 200;
 const ROOM: usize = 8;
-/// Longer than what goes on at the same time may take.
+/// The server's distance: longer than the events of one moment may take.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
-/// All of them, with a round trip for each claim and little more.
+/// Enough for all of them, with a round trip per claim and little more.
 const ENOUGH: Duration = Duration::from_secs(10);
 
-/// What befalls a burst.
+/// What disturbs a burst.
 #[derive(Clone, Copy, Default)]
 struct Trouble {
-    /// So many of the keys are another process's.
+    /// How many keys each task locks together with its first.
+    more_keys: u32,
+    /// How many of the keys another process holds.
     busy: u32,
-    /// For so long the server answers nobody.
+    /// How long the server answers no command.
     hangs: Duration,
 }
 
-/// What each task gets within a timeout, and how many commands were sent.
+/// The outcome of each task, and how many commands were sent.
 fn burst(timeout: Duration, trouble: Trouble, bug: Option<Mutant>) -> (Vec<Result<(), LockError>>, u64) {
+    let (outcomes, commands, _) = timed_burst(timeout, trouble, bug);
+    (outcomes, commands)
+}
+
+/// Also returns how long it took.
+fn timed_burst(
+    timeout: Duration,
+    trouble: Trouble,
+    bug: Option<Mutant>,
+) -> (Vec<Result<(), LockError>>, u64, Duration) {
     let _seeded = Seeded::begin(bug);
     set_room(Some(ROOM));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -48,13 +60,15 @@ fn burst(timeout: Duration, trouble: Trouble, bug: Option<Mutant>) -> (Vec<Resul
         locks.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();
         network.move_away(ROUND_TRIP);
         network.freeze(trouble.hangs);
-        let before = locks.stats().commands;
-        let tasks = (0..TASKS).map(|key| {
+        let (before, start) = (locks.stats().commands, Instant::now());
+        let each = 1 + trouble.more_keys;
+        let tasks = (0..TASKS / each).map(|task| {
             let locks = locks.clone();
             tokio::spawn(async move {
                 let begin = Instant::now();
-                let outcome =
-                    locks.lock("k", &key).timeout(timeout).run(async { sleep(Duration::from_millis(1)).await }).await;
+                let keys = task * each..(task + 1) * each;
+                let request = if each == 1 { locks.lock("k", &task) } else { locks.lock_all("k", keys) };
+                let outcome = request.timeout(timeout).run(async { sleep(Duration::from_millis(1)).await }).await;
                 assert!(
                     begin.elapsed() <= timeout + Duration::from_millis(100) + 2 * ROUND_TRIP,
                     "{:?}",
@@ -64,7 +78,7 @@ fn burst(timeout: Duration, trouble: Trouble, bug: Option<Mutant>) -> (Vec<Resul
             })
         });
         let outcomes: Vec<_> = join_all(tasks.collect::<Vec<_>>()).await.into_iter().map(Result::unwrap).collect();
-        (outcomes, locks.stats().commands - before)
+        (outcomes, locks.stats().commands - before, start.elapsed())
     });
     set_room(None);
     outcomes
@@ -76,12 +90,25 @@ fn nobody_fails_whom_the_server_can_serve_in_his_own_time() {
         let (outcomes, commands) = burst(ENOUGH, Trouble::default(), bug);
         let failed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         assert_eq!(failed.is_empty(), are_served, "{bug:?}: {} fail: {:?}", failed.len(), failed.first());
-        // A claim, a release, and what is withdrawn of neither.
+        // A claim and a release for each task; no withdrawals.
         assert!(commands <= u64::from(TASKS) * 4, "{commands}");
     }
 }
 
-/// The first ones have it, and who could not ask says so. Nothing is withdrawn that was not sent.
+/// Neither fails, nor takes longer than the same keys by themselves.
+#[test]
+fn sets_of_keys_wait_for_room_together() {
+    let (_, commands, usual) = timed_burst(ENOUGH, Trouble::default(), None);
+    let trouble = Trouble { more_keys: 2, ..Trouble::default() };
+    for (bug, is_good) in [(None, true), (Some(Mutant::RoomCostsTime), false)] {
+        let (outcomes, of_sets, took) = timed_burst(ENOUGH, trouble, bug);
+        let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        let costs = format!("{failed} fail, {took:?} and {of_sets} commands, usually {usual:?} and {commands}");
+        assert_eq!(failed == 0 && took <= usual * 3 / 2 && of_sets <= commands * 3 / 2, is_good, "{bug:?}: {costs}");
+    }
+}
+
+/// The first ones get the lock, and the others report that they could not ask. What was not sent is not withdrawn.
 #[test]
 fn who_could_not_ask_in_time_says_so_and_not_that_the_lock_is_busy_or_the_server_silent() {
     for (bug, is_told) in [(None, true), (Some(Mutant::SilenceIsBusy), false)] {
@@ -99,7 +126,7 @@ fn who_could_not_ask_in_time_says_so_and_not_that_the_lock_is_busy_or_the_server
 }
 
 #[test]
-fn who_asks_for_a_lock_that_is_taken_is_told_that_it_is_busy_and_others_go_on() {
+fn an_ask_for_a_taken_lock_fails_as_busy_and_others_go_on() {
     let trouble = Trouble { busy: 2 * u32::try_from(ROOM).unwrap(), ..Trouble::default() };
     let (outcomes, _) = burst(ENOUGH, trouble, None);
     for (key, outcome) in outcomes.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Worlds whose locks are in a cluster. Its nodes have the same keys, and slots move from one node to another.
 //!
-//! When a slot moves, the node that had it hears of it a little later. Until then its listeners hear the sharded messages of the new
-//! master, which does not count them. Then the server ends their subscriptions.
+//! When a slot moves, the old node learns of it a little later. Until then its listeners still receive the new master's sharded messages,
+//! but the new master does not count them as listeners. Then the server ends their subscriptions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::connections::{of_callers, of_keeper};
 
 const NODES: usize = 4;
-/// A node hears of a move within this time, in milliseconds.
+/// A node learns of a move within this time, in milliseconds.
 const NEWS: u64 = 60;
 
 pub(super) fn plan(random: &mut Rng) -> Plan {
@@ -29,7 +29,7 @@ pub(super) fn plan(random: &mut Rng) -> Plan {
     Plan { nodes: NODES, forgetful: false, foreign: false, load: 0, keys: plan.keys.min(3), pause, ..plan }
 }
 
-/// The stores of a manager: of its tasks, and of its keeper.
+/// The stores of a manager: for its tasks, and for its keeper.
 pub(super) fn stores(network: &Arc<Network>, name: &str, settings: &Settings, process: &str) -> [RedisStore; 2] {
     let addresses = (1..=NODES).map(|port| nameless(&format!("redis://node:{port}"))).collect();
     let seeds = Seeds::simulated(Arc::new(network.host(name)), addresses).unwrap();

@@ -1,4 +1,4 @@
-//! A crowd: more processes want one lock than those that repeat their asks every second (rule 5).
+//! A crowd: more processes want one lock than may repeat their asks every second (rule 5).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use server_model::ModelServer;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
 use super::process::connect;
 use super::seeded::Bug;
+use super::servers::model_server;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockGuard, LockManager};
 
-/// So many of them repeat their asks every second.
+/// This many of them repeat their asks every second.
 const NEAR: usize = 16;
 const WAITERS: usize = 24;
-/// By then each waiter has heard whether it may rest.
+/// By then each waiter knows whether it may pause.
 const SETTLED: Duration = Duration::from_secs(3);
 const A_SECOND: Duration = Duration::from_millis(1050);
 
@@ -28,19 +28,15 @@ struct Crowd {
     _time: Simulated,
     network: Arc<Network>,
     managers: Vec<LockManager>,
-    /// The hold of each, when it begins.
+    /// Each hold, when it begins.
     holds: mpsc::UnboundedReceiver<LockGuard>,
 }
 
 impl Crowd {
-    /// The first process holds the lock, and the others wait for it in their order.
+    /// The first process holds the lock, and the others queue for it in order.
     async fn gather(bug: Option<Bug>) -> Self {
         let time = Simulated::begin();
-        let mut server = ModelServer::new();
-        for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-            server.patch(from, to);
-        }
-        let network = Network::new(server, 1.0, Rng::with_seed(0));
+        let network = Network::new(model_server(bug, None), 1.0, Rng::with_seed(0));
         let (sender, holds) = mpsc::unbounded_channel();
         let managers: Vec<_> = (0..=WAITERS).map(|number| connect(&network, &format!("p{number}"))).collect();
         for manager in &managers {
@@ -60,7 +56,7 @@ impl Crowd {
     }
 }
 
-/// How long the lock stays without a hold when it comes to a waiter from far behind, and the message about that is lost.
+/// How long the lock is free after it is granted to a waiter from far behind, and the message about that is lost.
 async fn lost_wake_up(bug: Option<Bug>) -> Duration {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut crowd = Crowd::gather(bug).await;
@@ -76,7 +72,7 @@ async fn lost_wake_up(bug: Option<Bug>) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_many_others_asks_seldom() {
+async fn a_waiter_behind_many_others_asks_seldom() {
     let crowd = Crowd::gather(None).await;
     let before = crowd.commands();
     sleep(Duration::from_secs(18)).await;
@@ -87,13 +83,13 @@ async fn who_waits_behind_many_others_asks_seldom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_wake_up_costs_a_second_also_for_who_came_from_far_behind() {
+async fn a_lost_wake_up_costs_a_second_also_for_a_waiter_from_far_behind() {
     let delay = lost_wake_up(None).await;
     assert!(delay < A_SECOND, "{delay:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_who_comes_near_is_told_and_asks_again_is_needed_for_it() {
+async fn a_lost_wake_up_costs_more_when_near_waiters_are_not_notified_or_pause_on() {
     for bug in [Bug::Scripts(&[("'near ' .. number(now())", "'nearly '")]), Bug::Code(Mutant::NearForgotten)] {
         let delay = lost_wake_up(Some(bug)).await;
         assert!(delay > 2 * A_SECOND, "{bug:?}: {delay:?}");

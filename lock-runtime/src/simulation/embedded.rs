@@ -1,4 +1,4 @@
-//! The embedded store beside the scripts: what both are told, both answer alike, and they tell the same processes.
+//! The embedded store compared with the scripts: both get the same verbs, give the same answers, and notify the same processes.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use super::network::Network;
 use super::process::of_links;
 use super::time::Simulated;
 use crate::LockManager;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
@@ -25,15 +25,15 @@ use crate::store::{
 };
 use crate::token::{Process as Caller, Token};
 
-/// Something is done at each beat. Leases end between two of them, where it makes no difference that a command takes some
-/// milliseconds: the time to stop after a force is 25 beats and a half.
+/// One verb per beat. Leases end between two beats, so a few milliseconds for a command make no difference: after a force the owner has
+/// 25 and a half beats to stop.
 const BEAT: Duration = Duration::from_millis(98);
 const HALF: Duration = Duration::from_millis(49);
-/// Who waits for a lock that nobody asks for any more is forgotten by a server: it ends before.
+/// Ends before a server forgets a waiter whose asks have stopped.
 const BEATS: u32 = 40;
 const KEYS: [&str; 2] = ["p:a", "p:b"];
 
-/// What a store said.
+/// A store's answer.
 #[derive(Debug, PartialEq)]
 enum Said {
     Granted {
@@ -48,12 +48,9 @@ enum Said {
     },
     Replaced,
     Late,
-    Released {
-        ownership: Ownership,
-        again: Option<Box<Said>>,
-    },
+    Released(Ownership),
     Renewed(Option<Time>),
-    /// A renewal or an adoption was refused since the lock is released by force.
+    /// A renewal or an adoption was refused because the lock is released by force.
     MustStop,
     Given(Ownership),
     Over,
@@ -71,7 +68,7 @@ enum Said {
     ToldToStop(String, Token),
 }
 
-/// In milliseconds, from now or since the store began; equal when there is no more between two than a few commands take.
+/// In milliseconds, from now or since the store began. Two times are equal if they differ by no more than a few commands take.
 #[derive(Debug)]
 struct Time(u64);
 
@@ -94,7 +91,7 @@ enum Message {
     Forced(Token),
 }
 
-/// What one process was told.
+/// The messages to one process.
 #[derive(Default)]
 struct Heard(Mutex<Vec<(String, Message)>>);
 
@@ -118,12 +115,12 @@ impl Events for Heard {
 struct Side<'a, S> {
     store: &'a S,
     heard: Vec<Arc<Heard>>,
-    /// What its clock showed when it began, in microseconds.
+    /// Its clock when it began, in microseconds.
     began: u64,
 }
 
 impl<'a, S: Store> Side<'a, S> {
-    /// With a store that each process listens to.
+    /// Every process listens to its own store.
     async fn new(stores: &[&'a S], callers: &[Caller]) -> Self {
         let listen = |(store, caller): (&&S, &Caller)| {
             let heard = Arc::new(Heard::default());
@@ -132,7 +129,7 @@ impl<'a, S: Store> Side<'a, S> {
             heard
         };
         let heard = stores.iter().zip(callers).map(listen).collect();
-        let first = ask("p:first", callers[0].next_token(false, None), HALF, 1);
+        let first = ask("p:first", callers[0].next_token(Moment::now(), false, None, None), HALF, 1);
         let Ok(Answer::Granted(grant)) = exactly_one(stores[0].ask(&[first], by()).await) else {
             unreachable!("it is free")
         };
@@ -163,17 +160,13 @@ impl<'a, S: Store> Side<'a, S> {
     async fn does(&self, verb: &Verb) -> Said {
         match verb {
             Verb::Claim(ask) => match self.answer(self.store.claim(ask, by()).await.unwrap()) {
-                // A plain `SET` tells nothing more: of a token's own lock not even how much of its claim is left.
+                // The reply to a plain `SET` has nothing more: even for the token's own lock it lacks the claim's remaining time.
                 Said::Busy { owner, .. } => Said::Busy { owner, left: None, at: None },
                 Said::Granted { contended, fence, .. } => Said::Granted { contended, fence, left: None },
                 said => said,
             },
             Verb::Ask(ask) => self.answer(exactly_one(self.store.ask(std::slice::from_ref(ask), by()).await).unwrap()),
-            Verb::GiveBack(release) => {
-                let released = self.store.release_one(release, by()).await.unwrap();
-                let again = released.again.map(|again| Box::new(self.answer(again)));
-                Said::Released { ownership: released.ownership, again }
-            }
+            Verb::GiveBack(release) => Said::Released(self.store.release_one(release, by()).await.unwrap()),
             Verb::Renew(renewal) => {
                 match exactly_one(self.store.renew(std::slice::from_ref(renewal), by()).await).unwrap() {
                     Renewed::Until(until) => Said::Renewed(Some(until.remaining().into())),
@@ -189,7 +182,7 @@ impl<'a, S: Store> Side<'a, S> {
                 let seen = self.store.inspect(key, by()).await.unwrap();
                 Said::Seen(seen.map(|seen| (seen.owner, seen.frees_in.map(Time::from), seen.waiting)))
             }
-            Verb::Force(key) => Said::Forced(self.store.force(key, by()).await.unwrap()),
+            Verb::Force(key) => Said::Forced(self.store.force(key, None, by()).await.unwrap()),
             Verb::Give(giving) => Said::Given(self.store.give(giving, by()).await.unwrap()),
             Verb::Adopt(adoption) => match self.store.adopt(adoption, by()).await.unwrap() {
                 TicketAnswer::Granted(grant) => self.answer(Answer::Granted(grant)),
@@ -234,20 +227,20 @@ enum Verb {
     Adopt(Adoption),
 }
 
-/// Makes up what is asked of both.
+/// Makes up the verbs for both.
 struct Script<'a> {
     random: Rng,
     callers: &'a [Caller],
     /// Each with its claim.
     tokens: Vec<(Token, Duration)>,
-    /// A plain claim takes a free lock past its queue, on a server.
+    /// On a server, a plain claim takes a free lock past its queue.
     queued: BTreeSet<Arc<str>>,
 }
 
 impl Script<'_> {
     fn new_token(&mut self) -> (Token, Duration) {
         let caller = &self.callers[self.random.usize(..self.callers.len())];
-        self.tokens.push((caller.next_token(false, None), BEAT * self.random.u32(1..12) + HALF));
+        self.tokens.push((caller.next_token(Moment::now(), false, None, None), BEAT * self.random.u32(1..12) + HALF));
         self.tokens[self.tokens.len() - 1].clone()
     }
 
@@ -260,7 +253,7 @@ impl Script<'_> {
     }
 
     fn new_ticket(&mut self) -> Token {
-        let ticket = self.callers[0].ticket(None);
+        let ticket = self.callers[0].ticket(Moment::now(), None, false);
         self.tokens.push((ticket.clone(), BEAT * 3 + HALF));
         ticket
     }
@@ -286,10 +279,7 @@ impl Script<'_> {
                 });
                 Verb::Ask(Ask { replaces, ..ask })
             }
-            5..=7 => {
-                let again = (self.random.u8(..4) == 0).then(|| self.new_token());
-                Verb::GiveBack(Release { again, contended: self.random.bool(), ..ask.withdrawal() })
-            }
+            5..=7 => Verb::GiveBack(Release { contended: self.random.bool(), ..ask.withdrawal() }),
             8 => {
                 let lease = BEAT * self.random.u32(1..20) + HALF;
                 Verb::Renew(Renewal {
@@ -315,10 +305,9 @@ impl Script<'_> {
     fn went(&mut self, verb: &Verb, said: &Said) {
         let queued = match verb {
             Verb::Ask(ask) if ask.wait && matches!(said, Said::Busy { .. }) => &ask.key,
-            Verb::GiveBack(release) if release.again.is_some() => &release.key,
             Verb::Force(_) => {
                 if let Said::Forced(Forced::Leaving(mark)) = said {
-                    // Its holder, or anybody else here, may release it.
+                    // Its holder, or another process here, may release it.
                     self.tokens.push((mark.clone(), BEAT + HALF));
                 }
                 return;
@@ -332,7 +321,7 @@ impl Script<'_> {
 async fn play(seed: u64) {
     let _time = Simulated::begin();
     let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(seed));
-    // The last one is gone: nobody can tell it that it has a lock.
+    // The last one is gone: it can't be notified of a grant.
     let callers = ["a", "b", "gone"].map(Caller::new);
     let over_network = |caller: &Caller| {
         let (endpoint, limit) = (network.host(caller.id()).endpoint(), Duration::from_secs(1));
@@ -363,17 +352,21 @@ async fn play(seed: u64) {
             assert_eq!(here, there, "seed {seed}, beat {beat}, process {process}: {verb:?}");
         }
     }
-    // No request that replaced an owner may ask any more.
+    // By then no request that replaced an owner may ask again.
     sleep_until(start + BEAT * BEATS + Duration::from_mins(1)).await;
     for key in KEYS {
         for (token, claim) in &script.tokens {
-            // The mark of an owner that was replaced as well.
+            // The mark of a replaced owner, too.
             for token in [token.clone(), token.to_forced()] {
                 embedded.does(&Verb::GiveBack(ask(key, token, *claim, 0).withdrawal())).await;
             }
         }
     }
-    assert_eq!(format!("{memory:?}"), "MemoryStore { locks: 1, .. }", "seed {seed}: only the first ask's is left");
+    assert_eq!(
+        format!("{memory:?}"),
+        "MemoryStore { locks: 1, .. }",
+        "seed {seed}: only the lock of the first ask is left"
+    );
 }
 
 #[test]
@@ -384,7 +377,7 @@ fn the_embedded_store_says_what_the_scripts_say() {
     }
 }
 
-/// Tickets that nobody adopts.
+/// Tickets that are never adopted.
 #[tokio::test(start_paused = true)]
 async fn the_embedded_store_forgets_locks_that_ended_by_themselves() {
     for bug in [None, Some(Mutant::EndedLocksKept)] {

@@ -1,4 +1,4 @@
-//! What goes wrong, one thing after the other, until the world is healed.
+//! Faults, one after another, until the world is healed.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ const CALM: Conditions = Conditions {
     push_lost: 0.0,
 };
 
-/// The server stands still inside a script for no longer than this.
+/// The longest stall of the server inside a script.
 const STALL: Duration = Duration::from_millis(250);
 
-/// Faults are felt for so long.
+/// How long the effects of a fault last.
 const ALONE: Duration = Duration::from_millis(3200);
 
-/// Lets faults befall the processes until `end`.
+/// Injects faults into the processes until `end`.
 pub(super) async fn befall(servers: &Servers, plan: &Plan, processes: &mut [Process], end: Instant, random: &mut Rng) {
     let (network, calm) = (servers.first(), Conditions { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM });
     servers.set_conditions(calm);
@@ -37,7 +37,7 @@ pub(super) async fn befall(servers: &Servers, plan: &Plan, processes: &mut [Proc
         network.stall(plan.stalls, STALL);
     }
     if plan.forgetful {
-        // With nothing else around it that would excuse what follows.
+        // Without other faults at the same time, which would excuse the effects.
         sleep(ALONE).await;
         if random.u8(..4) != 0 {
             restart(network);
@@ -79,7 +79,7 @@ pub(super) async fn befall(servers: &Servers, plan: &Plan, processes: &mut [Proc
     }
 }
 
-/// One fault, from its begin to its end.
+/// One fault, from start to end.
 async fn one(all: &Servers, process: &str, is_forgetful: bool, random: &mut Rng) {
     let from = time::now().unwrap_or_default();
     let span = Duration::from_millis(match random.u8(..10) {
@@ -99,7 +99,7 @@ async fn one(all: &Servers, process: &str, is_forgetful: bool, random: &mut Rng)
             servers.part(process, span);
             sleep(span).await;
             if random.bool() {
-                // What was sent meanwhile does not arrive late, but never.
+                // What was sent meanwhile is lost, not late.
                 servers.cut(Some(process));
             }
             ("Part", "wire")
@@ -118,7 +118,7 @@ async fn one(all: &Servers, process: &str, is_forgetful: bool, random: &mut Rng)
             if random.bool() {
                 servers.cut(Some(process));
             } else {
-                // The process has to find out by itself.
+                // The process has to notice by itself.
                 for _ in 0..30 {
                     if servers.is_deaf(process) {
                         sleep(Duration::from_millis(100)).await;
@@ -159,7 +159,7 @@ async fn one(all: &Servers, process: &str, is_forgetful: bool, random: &mut Rng)
     note(all.first(), kind, target, from);
 }
 
-/// The server comes back without its data.
+/// The server restarts without its data.
 fn restart(network: &Network) {
     network.forget();
     network.cut(None);

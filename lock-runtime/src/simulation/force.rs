@@ -1,4 +1,4 @@
-//! A lock that is released by force, in many worlds: when the next one gets it, and what the holder is told.
+//! A lock that is released by force, in many worlds: when the next task gets it, and what the holder's error says.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,24 +15,25 @@ use tokio::time::{Instant, sleep};
 use super::network::{Conditions, Network};
 use super::process::connect;
 use super::seeded::Bug;
+use super::servers::model_server;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::timing::CLAIM;
 use crate::{LockError, LockManager};
 
-/// In how many worlds a bug has to show.
+/// A bug has to show in this many worlds.
 const WORLDS: u64 = 300;
-/// More than all messages of a force take, to and fro, with the body's end.
+/// More than all messages of a force take, both ways, including the body's end.
 const SOON: Duration = Duration::from_millis(400);
 const WAIT: Duration = Duration::from_secs(20);
-/// How late the body's task comes.
+/// How late the body's task is polled.
 const BUSY: Duration = Duration::from_millis(20);
 /// One way to the server.
 const DELAY: Duration = Duration::from_millis(4);
 /// A holder renews after a third of it.
 const LEASE: Duration = Duration::from_secs(12);
 
-/// Says when the body is dropped.
+/// Records that the body is dropped.
 struct Body(Arc<AtomicBool>);
 
 impl Drop for Body {
@@ -41,11 +42,10 @@ impl Drop for Body {
     }
 }
 
-/// What a world showed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     overlap: bool,
-    /// How long after the force the next one had the lock.
+    /// How long after the force the next task got the lock.
     next_after: Duration,
     /// Whether the holder's error says what happened.
     told: bool,
@@ -59,7 +59,7 @@ fn holder(locks: LockManager, is_running: Arc<AtomicBool>) -> tokio::task::JoinH
             std::future::pending::<()>().await;
         };
         let mut held = std::pin::pin!(locks.lock("k", &0).expire(LEASE).run(body));
-        // The body's task is busy with other things: it comes late to each step.
+        // The body's task is busy with other work: it is polled late at each step.
         loop {
             if let Some(outcome) = held.as_mut().now_or_never() {
                 return outcome.unwrap_err();
@@ -69,20 +69,12 @@ fn holder(locks: LockManager, is_running: Arc<AtomicBool>) -> tokio::task::JoinH
     })
 }
 
-fn server_with(bug: Option<Bug>) -> ModelServer {
-    let mut server = ModelServer::new();
-    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
-        server.patch(from, to);
-    }
-    server
-}
-
-/// A body holds the lock, another process waits for it, and somebody releases it by force at a random time.
-/// `parted`: the holder is cut off before, for a while that is longer than a claim.
+/// A body holds the lock, another process waits for it, and an operator releases it by force at a random time. With `parted` the holder
+/// is cut off before that, for longer than a claim.
 async fn play(seed: u64, bug: Option<Bug>, parted: bool) -> Shown {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
-    let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, random.fork()));
+    let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, random.fork()));
     let delay = Duration::from_micros(random.u64(50..4000));
     network.set_conditions(Conditions { delay, ..Conditions::default() });
     let (one, other, operator) = (connect(&network, "p"), connect(&network, "q"), connect(&network, "o"));
@@ -107,7 +99,7 @@ async fn play(seed: u64, bug: Option<Bug>, parted: bool) -> Shown {
         (overlap, next_after)
     };
     let force = async {
-        // Often just when the keeper confirms the hold: its refusal may come before the message.
+        // Often just when the keeper confirms the hold: the refusal may arrive before the message.
         let mut random = Rng::with_seed(seed);
         let most = if random.bool() { 10_000 } else { 60_000 };
         sleep(Duration::from_micros(random.u64(0..most))).await;
@@ -130,14 +122,14 @@ fn shown(seed: u64, bug: Option<Bug>, parted: bool) -> Shown {
 }
 
 #[test]
-fn the_next_one_gets_the_lock_after_the_body_is_dropped_and_soon() {
+fn the_next_owner_gets_the_lock_soon_and_only_after_the_body_is_dropped() {
     let mut told = 0;
     for seed in 0..WORLDS {
         let shown = shown(seed, None, false);
         assert!(!shown.overlap && shown.next_after < SOON, "SEED={seed}: {shown:?}");
         told += u64::from(shown.told);
     }
-    assert_eq!(told, WORLDS, "not all holders were told of the reason");
+    assert_eq!(told, WORLDS, "not all holders learned the reason");
 }
 
 #[test]
@@ -149,13 +141,13 @@ fn a_holder_that_is_cut_off_keeps_the_lock_for_a_claim() {
     }
 }
 
-/// The message of the force comes before the task has read its grant. Its hold is short, so that no renewal tells of the loss.
+/// The message of the force arrives before the task has read its grant. The hold is short, so no renewal reports the loss.
 #[test]
 fn a_grant_that_is_read_after_the_force_does_not_keep_others_out() {
     for bug in [None, Some(MARK_LEFT)] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
             let (one, other) = (connect(&network, "p"), connect(&network, "q"));
             one.lock("k", &0).run(async {}).await.unwrap();
             let mut acquiring = std::pin::pin!(one.lock("k", &0).acquire());
@@ -172,26 +164,23 @@ fn a_grant_that_is_read_after_the_force_does_not_keep_others_out() {
     }
 }
 
-/// How a hold ends, and a bug with which its end does not say that the lock was released by force; or of a rest, keeps the others out.
+/// How a hold ends, and a bug with which its end does not report the force, or with which a rest keeps others out.
 const ENDS: [(&str, Bug); 5] = [
     ("release", Bug::Scripts(&[("owner == token .. FORCED and 2 or", "")])),
     ("release", Bug::Code(Mutant::AwaitedReleaseRepeated)),
     ("rest", Bug::Scripts(&[("value == token .. FORCED and 2 or", "")])),
     ("ticket", Bug::Scripts(&[("value == token .. FORCED and 2 or", "")])),
-    (
-        "release of a permit",
-        Bug::Scripts(&[("removed and (value == SHARED and 1 or 2)", "removed and value == SHARED and 1")]),
-    ),
+    ("release of a permit", Bug::Scripts(&[("or (removed or was_taken) and 2 or 0", "or 0")])),
 ];
 
-/// The hold ends while the message of the force is on its way. The process has no use for its token any more when the message comes.
+/// The hold ends while the message of the force is on its way. When it arrives, the process no longer uses the token.
 #[test]
-fn a_hold_that_ends_before_it_hears_of_the_force_says_so_however_it_ends() {
+fn a_hold_that_ends_before_it_is_notified_of_the_force_reports_it_however_it_ends() {
     for (end, bug) in ENDS.into_iter().flat_map(|(end, bug)| [(end, None), (end, Some(bug))]) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
-            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
             let (one, other) = (connect(&network, "p"), connect(&network, "q"));
             for manager in [&one, &other] {
                 manager.inspect("k", &0).await.unwrap();
@@ -206,10 +195,10 @@ fn a_hold_that_ends_before_it_hears_of_the_force_says_so_however_it_ends() {
             network.move_away(DELAY * 2);
             let start = Instant::now();
             let force = tokio::spawn(async move { other.force_release("k", &0).await });
-            // The server has done it, and its message is on the way.
+            // The server has executed the force, and its message is on its way.
             sleep(DELAY * 3 / 2).await;
             let ended = if end == "ticket" { guard.into_ticket(LEASE).await.map(drop) } else { guard.release().await };
-            // The store is told later that the lock is to rest.
+            // A rest returns at once: its command goes to the store later.
             let is_told = match &ended {
                 Ok(()) => end == "rest",
                 Err(error) => matches!(error, LockError::Lost { forced: true, .. }),
@@ -221,7 +210,7 @@ fn a_hold_that_ends_before_it_hears_of_the_force_says_so_however_it_ends() {
     }
 }
 
-/// The next in the queue was granted the lock, and confirms that or draws its fencing token before its body begins.
+/// The first waiter was granted the lock, and confirms it or draws its fencing token before its body begins.
 #[test]
 fn a_grant_that_was_taken_before_its_body_began_keeps_nobody_out() {
     for (is_fenced, bug) in [(false, None), (true, None), (false, UNUSED), (true, UNUSED)] {
@@ -251,16 +240,16 @@ fn a_grant_that_was_taken_before_its_body_began_keeps_nobody_out() {
 
 const UNUSED: Option<Mutant> = Some(Mutant::UnusedMarkLeft);
 
-/// The message of the grant is lost, and so is that of the force. The task asks again, and finds its own mark.
+/// The messages about the grant and the force are lost. The task asks again, and finds its own mark.
 #[test]
-fn a_grant_that_was_taken_before_anybody_heard_of_it_keeps_nobody_out() {
+fn a_grant_that_was_taken_before_its_process_learned_of_it_keeps_nobody_out() {
     let waits = Bug::Code(Mutant::ForcedAskWaits);
     let modes = [("claim", waits), ("alone", waits), ("read", OWN_MARK), ("permits", OWN_MARK)];
     for (mode, bug) in modes.into_iter().flat_map(|(mode, bug)| [(mode, None), (mode, Some(bug))]) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
-            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
             let [one, other, operator] = ["p", "q", "o"].map(|name| connect(&network, name));
             for manager in [&one, &other, &operator] {
                 manager.inspect("k", &0).await.unwrap();
@@ -273,14 +262,14 @@ fn a_grant_that_was_taken_before_anybody_heard_of_it_keeps_nobody_out() {
                 _ => request,
             };
             let next = tokio::spawn(request.acquire());
-            // A claim is on its way by then, and any other ask is answered.
+            // By then a claim is on its way, and any other ask is answered.
             sleep(if mode == "claim" { Duration::ZERO } else { BUSY }).await;
             network.move_away(DELAY * 2);
             let start = Instant::now();
             let released = tokio::spawn(async move { drop(held) });
             sleep(DELAY / 2).await;
             let force = tokio::spawn(async move { operator.force_release("k", &0).await });
-            // The server has done both.
+            // The server has executed both.
             sleep(DELAY).await;
             network.cut(Some("p"));
             assert!(force.await.unwrap().unwrap());
@@ -294,14 +283,14 @@ fn a_grant_that_was_taken_before_anybody_heard_of_it_keeps_nobody_out() {
 
 const OWN_MARK: Bug = Bug::Scripts(&[("owner == SHARED .. FORCED and call_or", "false and call_or")]);
 
-/// The answer to an adoption is lost, and the lock is taken from the adopter. The repeated adoption finds the adopter's mark.
+/// The reply to an adoption is lost, and the lock is taken from the adopter. The repeated adoption finds the adopter's mark.
 #[test]
-fn an_adopter_whose_lock_was_taken_before_it_knew_says_so_and_keeps_nobody_out() {
+fn an_adopter_whose_lock_was_taken_before_it_had_its_reply_reports_it_and_keeps_nobody_out() {
     let unsaid = Bug::Scripts(&[("{ forced and 2 or 0 }", "{ 0 }")]);
     for (is_permit, bug) in [(false, None), (true, None), (false, Some(unsaid)), (true, Some(unsaid))] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
             let [giver, one, operator] = ["g", "p", "o"].map(|name| connect(&network, name));
             for manager in [&giver, &one, &operator] {
                 manager.inspect("k", &0).await.unwrap();
@@ -314,7 +303,7 @@ fn an_adopter_whose_lock_was_taken_before_it_knew_says_so_and_keeps_nobody_out()
             let adopted = tokio::spawn(async move { one.adopt(ticket).await });
             sleep(DELAY / 2).await;
             let force = tokio::spawn(async move { operator.force_release("k", &0).await });
-            // The server has done both.
+            // The server has executed both.
             sleep(DELAY).await;
             network.cut(Some("p"));
             let error = adopted.await.unwrap().unwrap_err();
@@ -325,14 +314,14 @@ fn an_adopter_whose_lock_was_taken_before_it_knew_says_so_and_keeps_nobody_out()
     }
 }
 
-/// A rest is there for when its process is gone. Nobody has a body, so nobody has to stop.
+/// A rest continues after its process is gone. There is no body, so nothing has to stop.
 #[test]
 fn a_rest_is_taken_at_once_also_when_its_process_is_gone() {
     let unknown = Bug::Scripts(&[("or ends_with(token, RESTS)", "")]);
     for (is_permit, bug) in [(false, None), (true, None), (false, Some(unknown)), (true, Some(unknown))] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let (_time, network) = (Simulated::begin(), Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)));
             let [gone, operator] = ["p", "o"].map(|name| connect(&network, name));
             let request = gone.lock("k", &0).at_least(LEASE);
             let request = if is_permit { request.permits(2) } else { request };
@@ -402,7 +391,7 @@ fn each_bug_of_a_release_by_force_shows() {
 
 #[test]
 fn the_docs_list_each_bug_of_a_release_by_force() {
-    let docs = include_str!("../../../docs/faults.md");
+    let docs = include_str!("bugs.md");
     let (_, section) = docs.split_once("### Bugs of a release by force").unwrap();
     let (section, _) = section.split_once("\n### ").unwrap();
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();

@@ -1,5 +1,5 @@
-//! Another client that uses names of ours: values of its own, of another type, at the helper keys of locks, and at the key of a
-//! lock whose manager is just going.
+//! Another client that uses our names: it puts values of another type at the helper keys of locks, and at the key of a lock whose
+//! manager is shutting down.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,14 +16,14 @@ use super::process::connect;
 use super::time;
 use super::world::Plan;
 
-/// The history's word for it. It is no excuse for a lock that stays.
+/// The fault's name in the history. It does not excuse a lock that stays.
 const KIND: &str = "ForeignValue";
-/// Locks of managers that go; the history does not have them.
+/// Locks of managers that shut down; they are not in the history.
 pub(super) const GONE: &str = "gone:";
 /// By then a hold is confirmed.
 const CONFIRMED: Duration = Duration::from_millis(100);
 
-/// Has values put at helper keys until `end`, each for longer than a release may take.
+/// Puts values at helper keys until `end`, each for longer than a release may take.
 pub(super) async fn befall(network: &Arc<Network>, plan: &Plan, end: Instant, random: &mut Rng) {
     leave(network).await;
     while Instant::now() < end {
@@ -35,14 +35,14 @@ pub(super) async fn befall(network: &Arc<Network>, plan: &Plan, end: Instant, ra
         } else {
             put_list(network, &format!("{{{lock}}}:fence"), span);
         }
-        // What is there for a millisecond longer ends by itself.
+        // The server may keep the value for a millisecond longer than `span`.
         sleep(Duration::from_millis(span + 2)).await;
         network.note(HARNESS, 0, What::Fault { kind: KIND.to_owned(), target: "server".to_owned(), from });
         sleep(Duration::from_millis(random.u64(0..500))).await;
     }
 }
 
-/// A manager goes, and somebody else has put a list at the key of its lock.
+/// A manager shuts down, and another client has put a list at the key of its lock.
 async fn leave(network: &Arc<Network>) {
     let locks = connect(network, "leaver");
     let guard = locks.lock("gone", &0).expire(Duration::from_secs(4)).acquire().await.unwrap();

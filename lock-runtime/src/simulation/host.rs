@@ -1,4 +1,4 @@
-//! [`Host`]: one process's way to a server.
+//! [`Host`]: the way from one process to a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,11 @@ use tokio::time::sleep;
 
 use super::network::Network;
 
-/// One process's way to the server.
 #[derive(Clone)]
 pub(crate) struct Host {
     network: Arc<Network>,
     process: Arc<str>,
-    /// The node of a cluster that it leads to.
+    /// The cluster node that it leads to.
     node: Option<usize>,
 }
 
@@ -24,14 +23,14 @@ impl Host {
         Self { network, process: process.into(), node: None }
     }
 
-    /// The server at its end. Nobody says there which library asks.
+    /// The server that it leads to, for connections that do not announce the library.
     pub(super) fn endpoint(self) -> Endpoint {
         Endpoint::simulated(nameless("redis://server"), Arc::new(self))
     }
 
     async fn open(&self) -> Result<Socket, CallError> {
         self.network.passable(&self.process).await;
-        // The handshake of TCP. What follows on the connection takes its time by itself.
+        // The TCP handshake. Messages on the connection take their own time.
         sleep(self.network.round_trip()).await;
         if self.network.rolls(|conditions| conditions.refused) {
             let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
@@ -43,7 +42,7 @@ impl Host {
     }
 }
 
-/// What a URL says, for a connection that does not say which library asks.
+/// Parses a URL, for a connection that does not announce the library.
 pub(super) fn nameless(url: &str) -> ConnectionInfo {
     let info = url.into_connection_info().unwrap();
     let settings = info.redis_settings().clone().set_skip_set_lib_name();

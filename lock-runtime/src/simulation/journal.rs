@@ -1,4 +1,4 @@
-//! [`Journal`]: all that happens in a world, in one order, whichever server it happens on.
+//! [`Journal`]: all events of a world in one order, on whichever server they happen.
 
 use history::Event;
 use history::event::{Change, What};
@@ -9,9 +9,9 @@ use super::time;
 #[derive(Default)]
 pub(super) struct Journal {
     events: Vec<Event>,
-    /// When the last of them was.
+    /// The time of the last event.
     noted: u64,
-    /// Who owns the locks of a quorum; `None` where one server decides.
+    /// The owners of a quorum's locks; `None` if one server decides.
     majority: Option<Majority>,
 }
 
@@ -22,7 +22,7 @@ impl Journal {
         self.events.push(Event { t, process: process.to_owned(), task, what });
     }
 
-    /// What follows within an instant of virtual time comes later all the same.
+    /// Later events get later times, even within one instant of virtual time.
     pub(super) fn next_instant(&self) -> u64 {
         time::now().unwrap_or_default().max(self.noted + 1)
     }
@@ -31,12 +31,12 @@ impl Journal {
         std::mem::take(&mut self.events)
     }
 
-    /// From now on this number of servers decide together who owns a lock.
+    /// From now on this many servers decide together who owns a lock.
     pub(super) fn count_servers(&mut self, servers: usize) {
         self.majority = (servers > 1).then(|| Majority::of(servers));
     }
 
-    /// Writes down what became of a lock on a server, where that decides who owns the lock.
+    /// Records a change of a lock on a server, if it decides who owns the lock.
     pub(super) fn note_change(&mut self, server: usize, key: String, to: Change) {
         let since = time::now().unwrap_or_default();
         let to = match &mut self.majority {

@@ -1,4 +1,4 @@
-//! Sets of keys, in many worlds: all or none, nobody waits for ever, and nothing is left behind.
+//! Sets of keys, in many worlds: all or none, no wait is endless, and nothing is left behind.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,28 +18,28 @@ use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockManager};
 
-/// In how many worlds a bug has to show.
+/// A bug has to show in this many worlds.
 const WORLDS: u64 = 200;
 const PROCESSES: u64 = 3;
 const TASKS: u64 = 3;
 const KEYS: u64 = 4;
 const ROUNDS: u32 = 12;
-/// Longer than everybody else together needs the keys.
+/// Longer than all other tasks together need the keys.
 const PATIENT: Duration = Duration::from_secs(20);
 /// An acquire returns by this time after its timeout (promise 7), and a single try by this time after what an answer may take.
 const IN_TIME: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_millis(500);
-/// What was asked for and given up is withdrawn by then (promise 5).
+/// By then an abandoned ask is withdrawn (promise 5).
 const SETTLED: Duration = Duration::from_secs(8);
 
-/// Who has each key, and what was seen that must not be.
+/// The owner of each key, and the violations seen.
 #[derive(Default)]
 struct Witness {
     holders: BTreeMap<u64, u64>,
     seen: Vec<String>,
 }
 
-/// A task that takes sets of keys, one after another.
+/// A task that acquires sets of keys, one after another.
 struct Task {
     id: u64,
     locks: LockManager,
@@ -79,7 +79,7 @@ impl Task {
                 if self.random.bool() {
                     drop(guard);
                 } else if let Err(error) = guard.release().await {
-                    // The connection may be cut just then.
+                    // The connection may have just been cut.
                     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
                 }
             }
@@ -119,7 +119,7 @@ impl Task {
     }
 }
 
-/// What must not be in this world.
+/// The violations in this world.
 fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
     let _seeded = Seeded::begin(bug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -163,7 +163,7 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
             }
         }
         drop(everything);
-        // What is still to be released keeps its manager in memory, and the world with it.
+        // An outstanding release keeps its manager in memory, and the world with it.
         for locks in processes.iter().chain([&last]) {
             locks.shutdown().await;
         }
@@ -176,7 +176,7 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
     seen
 }
 
-/// By how much a set comes too late while the server hangs.
+/// By how much a set is too late while the server hangs.
 async fn overdue(bug: Option<Mutant>) -> Duration {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
@@ -193,16 +193,16 @@ async fn overdue(bug: Option<Mutant>) -> Duration {
     overdue
 }
 
-/// The commands of all keys together have the time that one command has.
+/// The commands of all keys together get the time of one command.
 #[tokio::test(start_paused = true)]
 async fn a_set_returns_in_time_while_the_server_hangs() {
     assert_eq!(overdue(None).await, Duration::ZERO);
     assert!(overdue(Some(Mutant::TimesOfKeysAddUp)).await > Duration::ZERO);
 }
 
-/// Another process holds the second key, and may keep it after its hold. A try of such a key gives that process time to yield the
-/// key: more time than the request has.
-async fn is_told_of_a_busy_key_in_time() -> bool {
+/// Another process holds the second key, and may keep it after its hold. A try for such a key gives that process time to yield the key:
+/// more time than the request has.
+async fn reports_a_busy_key_in_time() -> bool {
     let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
     let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
     locks.lock_all("k", 0..KEYS).acquire().await.unwrap().release().await.unwrap();
@@ -220,13 +220,13 @@ async fn is_told_of_a_busy_key_in_time() -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_with_a_short_timeout_is_told_of_the_key_that_another_process_holds() {
-    assert!(is_told_of_a_busy_key_in_time().await);
+async fn a_set_with_a_short_timeout_reports_the_key_that_another_process_holds() {
+    assert!(reports_a_busy_key_in_time().await);
 }
 
-/// The wait for the first key leaves too little time for an answer from afar about the others. That says nothing of the server.
+/// The wait for the first key leaves too little time for a distant answer about the others. That says nothing about the server.
 #[tokio::test(start_paused = true)]
-async fn a_set_that_had_to_wait_for_its_first_key_is_not_told_of_a_silent_server_that_is_far_away() {
+async fn a_set_that_waited_for_its_first_key_does_not_report_a_far_server_as_silent() {
     let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
     network.move_away(Duration::from_millis(100));
     let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
@@ -246,9 +246,9 @@ async fn a_set_that_had_to_wait_for_its_first_key_is_not_told_of_a_silent_server
     }
 }
 
-/// A server that answers nobody is told of, however short the time is, and also to a request that has waited for its first key.
+/// A server that answers no command is reported, however short the time is, even to a request that has waited for its first key.
 #[tokio::test(start_paused = true)]
-async fn a_set_is_told_of_a_silent_server_however_short_its_time() {
+async fn a_set_reports_a_silent_server_however_short_its_time() {
     let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
     let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
     locks.lock_all("k", 0..KEYS).acquire().await.unwrap().release().await.unwrap();

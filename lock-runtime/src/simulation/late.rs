@@ -1,4 +1,4 @@
-//! [`Late`]: tasks that can run and are not polled, as under a runtime whose threads work on something else.
+//! [`Late`]: tasks that are woken but not polled, as in a runtime whose threads are busy with other work.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,23 +13,23 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::network::Network;
 use super::time;
 
-/// A thread that has worked is free for so long at least.
+/// A thread is free for at least this long between two pieces of work.
 const FREE: Duration = Duration::from_secs(1);
 
 /// How late tasks are polled after they were woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
-    /// At once.
+    /// Polled at once.
     Never,
-    /// Now and then by at most this number of milliseconds: a thread works.
+    /// Now and then, by at most this many milliseconds: the thread is busy.
     Sometimes(u64),
-    /// One time in four by at most this number of milliseconds, mostly by few of them.
+    /// One time in four, by at most this many milliseconds, mostly by few.
     Often(u64),
-    /// Each time by at most this number of milliseconds: a process has too much to do.
+    /// Each time, by at most this many milliseconds: the process has too much to do.
     Always(u64),
-    /// Each time by exactly this number of milliseconds.
+    /// Each time, by exactly this many milliseconds.
     Exactly(u64),
-    /// Now and then, together with most tasks of their process: the thread works for at most this number of milliseconds.
+    /// Now and then, together with most tasks of their process: the thread is busy for at most this many milliseconds.
     Thread(u64),
 }
 
@@ -66,18 +66,18 @@ impl Late {
     }
 }
 
-/// Whose lateness is written down, and where.
+/// The task whose delays are recorded, and where.
 pub(super) struct Diary {
     pub(super) network: Arc<Network>,
     pub(super) process: String,
     pub(super) task: u32,
 }
 
-/// The thread that most tasks of a process run on.
+/// The thread on which most tasks of a process run.
 pub(super) struct Thread {
-    /// Until when it works on something else.
+    /// Until when it is busy.
     busy: Mutex<Instant>,
-    /// When there are no faults any more.
+    /// When the faults end.
     end: Instant,
 }
 
@@ -92,7 +92,7 @@ impl Thread {
         busy.saturating_duration_since(Instant::now())
     }
 
-    /// After a task was polled: a thread that was free for a while may begin to work.
+    /// After a poll: a thread that was free for a while may become busy.
     fn work(&self, late: Late, random: &mut Rng) {
         let Late::Thread(most) = late else { return };
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +111,7 @@ pub(super) struct PolledLate<F> {
     random: Rng,
     diary: Diary,
     flag: Arc<Flag>,
-    /// Not polled before then, and since when it could have been.
+    /// The end of the pause, and since when the future could have been polled.
     pause: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
@@ -120,14 +120,14 @@ impl<F> PolledLate<F> {
         Self::on(&Thread::new(Instant::now()), inner, late, random, diary)
     }
 
-    /// On a thread that others run on, too.
+    /// On a thread shared with others.
     pub(super) fn on(thread: &Arc<Thread>, inner: F, late: Late, random: Rng, diary: Diary) -> Self {
         let thread = Arc::clone(thread);
         let flag = Arc::new(Flag { is_woken: AtomicBool::new(false), outer: Mutex::new(None) });
         Self { inner: Box::pin(inner), late, thread, random, diary, flag, pause: None }
     }
 
-    /// Writes down how late it was until now.
+    /// Records how late it has been so far.
     fn note(&mut self) {
         if let Some((_, from)) = self.pause.take() {
             self.diary.network.note(&self.diary.process, self.diary.task, What::Late { from });

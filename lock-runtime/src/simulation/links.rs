@@ -1,4 +1,4 @@
-//! What a connection makes of silence, and the server of what reaches it late.
+//! What a connection concludes from silence, and what the server does with late commands.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use super::process::{connect, of_links};
 use super::seeded::Bug;
 use super::servers::model_server;
 use super::time::Simulated;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
 use crate::store::redis::RedisStore;
@@ -30,7 +30,7 @@ mod masters;
 
 const COMMAND: Duration = Duration::from_millis(500);
 
-/// Counts how often the connection was given up, or made anew.
+/// Counts how often the connection was given up or made again.
 #[derive(Default)]
 struct Interruptions(AtomicU32);
 
@@ -44,7 +44,7 @@ impl Events for Interruptions {
     }
 }
 
-/// A store over one connection, and the interruptions of it.
+/// A store over one connection, and its interruptions.
 struct Scene {
     network: Arc<Network>,
     caller: Caller,
@@ -58,7 +58,7 @@ impl Scene {
         Self::begin_at(Duration::ZERO).await
     }
 
-    /// With the server so far away.
+    /// With the server at this distance.
     async fn begin_at(round_trip: Duration) -> Self {
         Self::on(ModelServer::new(), round_trip).await
     }
@@ -78,9 +78,9 @@ impl Scene {
         Self { network, caller, store, seen, _time: time }
     }
 
-    /// An ask of which the asker gives up after so long; the command itself may take longer.
+    /// An ask that is given up after `give_up`; the command itself may take longer.
     fn ask(&self, give_up: Duration) -> Ask {
-        ask("p:k", self.caller.next_token(false, None), give_up)
+        ask("p:k", self.caller.next_token(Moment::now(), false, None, None), give_up)
     }
 
     async fn beat(&self) {
@@ -106,7 +106,7 @@ fn ask(key: &str, token: Token, give_up: Duration) -> Ask {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ask_that_arrives_when_its_asker_has_given_up_does_nothing() {
+async fn an_ask_that_arrives_after_its_task_gave_up_does_nothing() {
     let executed = Bug::Scripts(&[("if not_after > 0 and now() > not_after then", "if false then")]);
     for bug in [None, Some(executed)] {
         let scene = Scene::on(model_server(bug, None), Duration::ZERO).await;
@@ -117,7 +117,7 @@ async fn an_ask_that_arrives_when_its_asker_has_given_up_does_nothing() {
             let (answer, is_refused) = (exactly_one(asked).unwrap(), comes_late && bug.is_none());
             assert_eq!(matches!(answer, Answer::Late), is_refused, "{answer:?}");
             let released = scene.store.release_one(&ask.withdrawal(), Deadline::after(COMMAND)).await.unwrap();
-            assert_eq!(released.ownership == Ownership::Owned, !is_refused);
+            assert_eq!(released == Ownership::Owned, !is_refused);
         }
     }
 }
@@ -132,11 +132,12 @@ async fn a_connection_is_given_up_when_nothing_was_answered_for_two_command_time
     assert_eq!(scene.interruptions(), 1);
     scene.network.freeze(Duration::ZERO);
     scene.beat().await;
-    // The new connection: whatever was pushed in between was missed.
+    // The new connection: pushes in between were missed.
     assert_eq!(scene.interruptions(), 2);
 }
 
-/// What is left of a short time says nothing of a far server: its answers come when nobody waits for them any more. That nothing can be heard any more is found out all the same.
+/// The last part of a short time says nothing about a distant server: its answers arrive when no command waits for them any longer. A
+/// connection that receives nothing is noticed anyway.
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_not_given_up_for_commands_that_had_less_time_than_an_answer_takes() {
     for (bug, is_given_up) in [(None, false), (Some(Mutant::OthersUnheard), true)] {
@@ -169,7 +170,7 @@ async fn a_connection_on_which_something_was_answered_meanwhile_is_kept() {
     assert_eq!(scene.interruptions(), 0);
 }
 
-/// Requests that fail at once send nothing. One of them has the server asked whether it is back.
+/// Requests that fail at once send nothing. One of them makes the connection check whether the server is back.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_that_is_back_is_noticed_by_requests_that_do_not_wait_for_it() {
     for (bug, is_away) in [(None, false), (Some(Mutant::SilenceNotAsked), true)] {
@@ -187,7 +188,7 @@ async fn a_silent_server_that_is_back_is_noticed_by_requests_that_do_not_wait_fo
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_no_reason_to_give_up_a_connection() {
     let scene = Scene::begin().await;
-    // The server does not know the script yet, and says so.
+    // The server does not know the script yet, and replies so.
     let answer = exactly_one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await);
     assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
     assert_eq!(scene.interruptions(), 0);
@@ -205,7 +206,11 @@ async fn a_command_is_certainly_not_sent_when_there_was_no_connection_from_the_f
     sleep(COMMAND * 3).await;
     scene.beat().await;
     scene.network.set_conditions(Conditions { cut_before: 1.0, ..Conditions::default() });
-    assert_eq!(reach().await, Reach::Unanswered, "the connection broke after it was sent, and there is no other");
+    assert_eq!(
+        reach().await,
+        Reach::Unanswered,
+        "the connection broke after it was sent, and there is no other connection"
+    );
     assert_eq!(reach().await, Reach::Unsent, "no connection can be set up");
     scene.network.set_conditions(Conditions { refused: 1.0, ..Conditions::default() });
     sleep(COMMAND).await;
@@ -213,10 +218,10 @@ async fn a_command_is_certainly_not_sent_when_there_was_no_connection_from_the_f
     scene.network.set_conditions(Conditions::default());
     scene.network.part(scene.caller.id(), COMMAND * 9);
     sleep(COMMAND).await;
-    assert_eq!(reach().await, Reach::Unsent, "none is made in time");
+    assert_eq!(reach().await, Reach::Unsent, "no connection is made in time");
 }
 
-/// The task waits for a connection, and is polled again when its time is over. By then the keeper has withdrawn what the task asked for.
+/// The task waits for a connection, and is polled again when its time is over. By then the keeper has withdrawn the ask.
 #[tokio::test(start_paused = true)]
 async fn a_command_whose_time_is_over_when_its_task_has_a_connection_is_not_sent() {
     for (bug, reach) in [(None, Some(Reach::Unsent)), (Some(Mutant::SentTooLate), None)] {
@@ -247,7 +252,7 @@ async fn a_release_that_waits_for_others_to_go_together_goes_alone_when_there_ar
     let release = Release { contended: false, ..ask.withdrawal() };
     let release_one = scene.store.release_one(&release, Deadline::after(COMMAND));
     let ((), (), released) = tokio::join!(biased; scene.beat(), scene.beat(), release_one);
-    assert_eq!(released.unwrap().ownership, Ownership::Owned);
+    assert_eq!(released.unwrap(), Ownership::Owned);
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +304,7 @@ async fn only_for_the_owner_of_a_lock_a_server_raises_what_it_draws_next() {
     assert_eq!(draw().await, ahead + 1);
 }
 
-/// A server that stood still when the connection was made looks far away, until it answers at once.
+/// A server that stalled while the connection was made seems distant, until it answers at once.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_slow_once_is_not_far_away() {
     for (bug, is_near) in [(None, true), (Some(Mutant::SlowIsFar), false)] {
@@ -319,7 +324,7 @@ async fn a_server_that_was_slow_once_is_not_far_away() {
     }
 }
 
-/// Behind an address that follows the master another server may stand by now.
+/// An address that follows the master may by now lead to another server.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_may_not_be_written_to_any_more_is_left_but_not_at_once() {
     for (bug, is_left) in [(None, true), (Some(Mutant::ReadOnlyServerKept), false)] {
@@ -336,7 +341,7 @@ async fn a_server_that_may_not_be_written_to_any_more_is_left_but_not_at_once() 
     }
 }
 
-/// Behind the same address another server has taken the place of the one that refuses.
+/// At the same address, another server has replaced the one that refuses.
 #[tokio::test(start_paused = true)]
 async fn a_command_that_a_former_master_refused_is_sent_to_the_next_one_and_once_to_the_same() {
     for (bug, is_answered) in [(None, true), (Some(Mutant::RefusalIsLast), false)] {
@@ -356,11 +361,11 @@ async fn a_command_that_a_former_master_refused_is_sent_to_the_next_one_and_once
             }
         };
         assert_eq!(answered.is_ok(), is_answered, "{bug:?}: {answered:?}");
-        // Nobody else stands there.
+        // The same server is still there.
         patch(well, refusing);
         let before = scene.interruptions();
         sleep(COMMAND * 3).await;
         exactly_one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await).unwrap_err();
-        assert!(scene.interruptions() <= before + 2, "one connection is made anew");
+        assert!(scene.interruptions() <= before + 2, "one connection is made again");
     }
 }

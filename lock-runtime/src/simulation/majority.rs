@@ -14,9 +14,9 @@ type Lease = (String, u64);
 
 #[derive(Default)]
 struct Lock {
-    /// What each server has.
+    /// The lease on each server.
     on: BTreeMap<usize, Lease>,
-    /// What a majority had after the last change.
+    /// The owner on a majority after the last change.
     owner: Option<Lease>,
 }
 
@@ -25,7 +25,7 @@ impl Majority {
         Self { servers, locks: BTreeMap::new() }
     }
 
-    /// Takes in what became of a lock on one server. Returns what became of it on a majority, if anything did.
+    /// Handles a change of a lock on one server. Returns the change on a majority, if any.
     pub(super) fn count(&mut self, server: usize, key: &str, change: Change, now: u64) -> Option<Change> {
         let lock = self.locks.entry(key.to_owned()).or_default();
         let is_next = matches!(change, Change::Owned { next: true, .. });
@@ -51,7 +51,7 @@ impl Majority {
 }
 
 impl Lock {
-    /// The token that at least `majority` servers have, and until when at least `majority` of them have it.
+    /// The token that at least `majority` servers have, and until when they do.
     fn owner(&self, majority: usize, now: u64) -> Option<Lease> {
         let alive = || self.on.values().filter(|(_, until)| *until > now);
         alive().find_map(|(token, _)| {

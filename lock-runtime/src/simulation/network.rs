@@ -1,7 +1,7 @@
 //! [`Network`]: the server, and the connections to it.
 //!
-//! A connection is a byte stream, as the client crate wants it. What is sent on it arrives in order, late, and perhaps
-//! not at all: then the connection is cut. Connections don't wait for each other, so commands of one process overtake.
+//! A connection is a byte stream, as the client crate needs it. Messages arrive in order and late, or not at all: then the connection is
+//! cut. Connections don't wait for each other, so one process's commands may overtake each other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,14 +24,14 @@ use super::search::{self, Choice, Way};
 use super::stall::Stall;
 use super::time;
 
-/// Micros since 1970 when a world begins.
+/// The start of a world, in microseconds since 1970.
 const EPOCH: u64 = 1_700_000_000_000_000;
 
-/// What befalls single messages, as chances of each, and how long they take at most.
+/// The chances of events that hit single messages, and how long messages take at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Conditions {
     pub(super) delay: Duration,
-    /// Delayed for a hundred times as long.
+    /// The chance of a delay a hundred times as long.
     pub(super) slow: f64,
     pub(super) refused: f64,
     /// The connection is cut before a command is executed, and after.
@@ -46,11 +46,11 @@ pub(super) struct Network {
 
 struct Shared {
     server: ModelServer,
-    /// How fast the server's clock is, in those of the host's.
+    /// The speed of the server's clock, measured by the host's.
     rate: f64,
     random: Rng,
     conditions: Conditions,
-    /// In which every message takes half of it, whatever the weather is.
+    /// Each message takes half of it, whatever the conditions are.
     round_trip: Duration,
     wires: BTreeMap<Client, Wire>,
     frozen: Instant,
@@ -61,14 +61,13 @@ struct Shared {
     number: usize,
 }
 
-/// The server's end of a connection.
 struct Wire {
     process: Arc<str>,
     outbox: UnboundedSender<(Instant, Vec<u8>)>,
     tasks: [AbortHandle; 3],
     /// Replies and pushes are lost.
     is_deaf: bool,
-    /// Whether a command came since then. Without one the process can't have found out.
+    /// Whether a command has arrived since then. Without one the process can't have noticed.
     is_used: bool,
 }
 
@@ -77,7 +76,7 @@ impl Network {
         Self::with_journal(server, rate, random, (Arc::default(), 0))
     }
 
-    /// One more server, which has nothing to do with the others but for the journal.
+    /// Another server, which shares only the journal with the others.
     pub(super) fn beside(&self, server: ModelServer, rate: f64, random: Rng, number: usize) -> Arc<Self> {
         Self::with_journal(server, rate, random, (Arc::clone(&self.locked().journal), number))
     }
@@ -116,7 +115,6 @@ impl Network {
         self.locked().journal().note(process, task, what);
     }
 
-    /// The time of the next note.
     pub(super) fn next_instant(&self) -> u64 {
         self.locked().journal().next_instant()
     }
@@ -129,7 +127,7 @@ impl Network {
         self.locked().record.take_seen()
     }
 
-    /// Adds what somebody else has seen.
+    /// Adds a violation that was found elsewhere.
     pub(super) fn see(&self, violation: Violation) {
         self.locked().record.see(violation);
     }
@@ -138,7 +136,7 @@ impl Network {
         self.locked().conditions = conditions;
     }
 
-    /// From now on the server is that far away.
+    /// From now on the server is at this distance.
     pub(super) fn move_away(&self, round_trip: Duration) {
         self.locked().round_trip = round_trip;
     }
@@ -152,7 +150,7 @@ impl Network {
         self.locked().number
     }
 
-    /// From now on this number of servers decide together who owns a lock.
+    /// From now on this many servers decide together who owns a lock.
     pub(super) fn count_servers(&self, servers: usize) {
         self.locked().journal().count_servers(servers);
     }
@@ -165,7 +163,7 @@ impl Network {
         changed
     }
 
-    /// Executes a command on a connection of its own, as another client does.
+    /// Executes a command on a separate connection, as another client does.
     pub(super) fn execute(&self, words: &[&str]) {
         let command: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         self.server(|server, now| {
@@ -175,24 +173,24 @@ impl Network {
         });
     }
 
-    /// The server answers nobody for so long.
+    /// The server answers no command for this long.
     pub(super) fn freeze(&self, span: Duration) {
         self.locked().frozen = Instant::now() + span;
     }
 
-    /// The server stands still inside scripts: before one command of a script in so many, for no longer than `most`.
+    /// The server stalls inside scripts: before a command, with this chance, for at most `most`.
     pub(super) fn stall(&self, chance: f64, most: Duration) {
         let shared = &mut *self.locked();
         let (mut random, most) = (shared.random.fork(), u64::try_from(most.as_micros()).unwrap_or(u64::MAX));
         shared.server.set_pace(move || if random.f64() < chance { random.u64(..=most) } else { 0 });
     }
 
-    /// Nothing passes between a process and the server for so long; then all of it does.
+    /// Nothing passes between a process and the server for this long; then everything arrives.
     pub(super) fn part(&self, process: &str, span: Duration) {
         self.locked().parted.insert(process.into(), Instant::now() + span);
     }
 
-    /// Ends connections, of one process or all.
+    /// Ends the connections of one process, or all.
     pub(super) fn cut(&self, process: Option<&str>) {
         self.locked().cut(|wire| process.is_none_or(|process| *wire.process == *process));
     }
@@ -206,7 +204,7 @@ impl Network {
         shared.journal().note("server", 0, What::Forgot);
     }
 
-    /// From now on the replies on the present connections of a process are lost.
+    /// From now on replies on the existing connections of a process are lost.
     pub(super) fn deafen(&self, process: &str) {
         for wire in self.locked().wires.values_mut().filter(|wire| *wire.process == *process) {
             (wire.is_deaf, wire.is_used) = (true, false);
@@ -218,7 +216,7 @@ impl Network {
         self.locked().cut(|wire| wire.is_deaf && !wire.is_used);
     }
 
-    /// Whether replies of a process are still lost.
+    /// Whether replies to a process are still lost.
     pub(super) fn is_deaf(&self, process: &str) -> bool {
         self.locked().wires.values().any(|wire| wire.is_deaf && *wire.process == *process)
     }
@@ -270,7 +268,7 @@ async fn receive(network: Arc<Network>, mut reader: ReadHalf<DuplexStream>, inbo
     let (mut buffer, mut last) = (BytesMut::new(), Instant::now());
     while matches!(reader.read_buf(&mut buffer).await, Ok(1..)) {
         while let Some(command) = take_command(&mut buffer) {
-            // Nothing overtakes on one connection.
+            // Messages of one connection stay in order.
             last = last.max(network.locked().arrival(Instant::now()));
             let _ = inbox.send((last, command));
         }
@@ -329,9 +327,9 @@ impl Shared {
         leaves + self.round_trip / 2 + Duration::from_millis(self.random.u64(0..=most) * times) + search::delay()
     }
 
-    /// Executes a command; says how long the server stood still inside it, if it did.
+    /// Executes a command; returns how long the server stalled inside it, if it did.
     fn execute(&mut self, client: Client, command: &[Vec<u8>]) -> Option<Stall> {
-        // Without one it came in one piece with the command before, at which the connection was cut.
+        // If it is gone, this command arrived together with an earlier one at which the connection was cut.
         self.wires.get_mut(&client)?.is_used = true;
         let way = search::choose(Choice::Command);
         if self.rolls(self.conditions.cut_before) || way == Some(Way::CutBefore) {
@@ -343,7 +341,7 @@ impl Shared {
         self.tell(client, command, &reply);
         let taken = self.server.taken();
         let stall = Stall::of(taken, self.rate);
-        // What the server says leaves it when the command ends.
+        // Replies leave the server when the command ends.
         let leaves = stall.map_or_else(Instant::now, |stall| stall.ends);
         self.frozen = self.frozen.max(leaves);
         self.observe((now, now + taken), command);
@@ -358,7 +356,7 @@ impl Shared {
         stall
     }
 
-    /// `SEED=7 COMMANDS=1`: each command, who sent it, and the reply. A script shows as the beginning of its text.
+    /// `SEED=7 COMMANDS=1` prints each command, its sender, and the reply. A script shows as the beginning of its text.
     fn tell(&self, client: Client, command: &[Vec<u8>], reply: &Reply) {
         if std::env::var_os("COMMANDS").is_some() {
             let (at, process) = (time::now().unwrap_or_default() / 1000, &self.wires[&client].process);
@@ -388,7 +386,7 @@ impl Shared {
         }
     }
 
-    /// The process of this connection is gone. Its host closes what it had open, or not.
+    /// The process of this connection is gone. Its host may or may not close its connections.
     fn end_process(&mut self, client: Client, is_noticed: bool) {
         let Some(process) = self.wires.get(&client).map(|wire| Arc::clone(&wire.process)) else { return };
         self.parted.insert(Arc::clone(&process), Instant::now() + Duration::from_hours(24));
@@ -422,7 +420,7 @@ impl Shared {
         }
     }
 
-    /// Writes down what a command did to the locks' keys, which the server began and ended at these times.
+    /// Records what a command, which the server executed between these times, did to the locks' keys.
     fn observe(&mut self, (now, end): (u64, u64), command: &[Vec<u8>]) {
         self.record.on_read(self.server.take_largest_read());
         let snapshot = self.server.snapshot(now);
@@ -441,7 +439,7 @@ fn loss_of(push: &Reply) -> &'static str {
     let Some(Reply::Bulk(text)) = parts.last() else { return LOSE_PUSH };
     let text = String::from_utf8_lossy(text);
     let mut words = text.split(' ');
-    // A sharded grant names its node first.
+    // A sharded grant begins with its node.
     match words.next().and_then(|word| if word == "from" { words.nth(1) } else { Some(word) }) {
         Some("grant") => LOSE_GRANT,
         Some("near") => LOSE_NEAR,
@@ -449,7 +447,7 @@ fn loss_of(push: &Reply) -> &'static str {
     }
 }
 
-/// When something of a server's clock comes, by ours.
+/// When the server's clock shows this instant, by our clock.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "minutes")]
 fn nanos_at(rate: f64, micros: u64) -> u64 {
     (micros.saturating_sub(EPOCH) as f64 / rate * 1000.0) as u64

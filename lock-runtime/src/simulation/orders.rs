@@ -1,10 +1,10 @@
-//! Threads of one process in every order of their locked steps: the simulated worlds run on one thread, and never stop a task
-//! between two of its steps.
+//! Threads of one process in every order of their locked steps. The simulated worlds can't do this: they run on one thread, and never stop
+//! a task between two of its steps.
 //!
-//! Each thread of a play is a thread of the operating system, and one of them runs at a time. A thread may be stopped before
-//! each lock of a [`Mutex`](crate::mutex::Mutex) of this crate. A play is repeated until all orders were played that take a
-//! thread off no more than a few times (Musuvathi and Qadeer, "Iterative Context Bounding", PLDI 2007: nearly all races need no
-//! more than two). No time passes in a play, so a wait whose wake-up is missing lasts for ever, and is found.
+//! Each thread of a play is an OS thread, and one of them runs at a time. A thread may be preempted before each lock of a
+//! [`Mutex`](crate::mutex::Mutex) of this crate. A play is repeated in every order with at most a few preemptions (Musuvathi and Qadeer,
+//! "Iterative Context Bounding", PLDI 2007: nearly all races need no more than two). No time passes in a play, so a wait whose wake-up is
+//! missing never ends, and is found.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ mod tries;
 pub(super) type Script = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// The play that this thread has a part in, and its number there.
+    /// The play of this thread, and the thread's number in it.
     static PART: RefCell<Option<(Arc<Play>, usize)>> = const { RefCell::new(None) };
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn before_lock(is_blocked: bool) {
     }
 }
 
-/// Whether this thread has a part in a play.
+/// Whether this thread belongs to a play.
 pub(crate) fn is_played() -> bool {
     PART.with_borrow(Option::is_some)
 }
@@ -45,11 +45,11 @@ pub(crate) fn is_played() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thread {
     Ready,
-    /// It waits for a lock that another thread has.
+    /// It waits for a mutex that another thread holds.
     Blocked,
     /// Its future waits to be woken.
     Waiting,
-    /// It goes on when no other thread can.
+    /// It runs when no other thread can.
     Last,
     Done,
 }
@@ -66,23 +66,23 @@ struct Stage {
     /// The threads that were woken while they were not waiting.
     woken: Vec<bool>,
     running: usize,
-    /// What to choose at each choice. Behind its end, the thread that runs goes on.
+    /// What to choose at each choice. After the last one, the running thread continues.
     plan: Vec<usize>,
     choices: Vec<Choice>,
-    /// Whether the play is over although threads wait.
+    /// Whether the play is over although threads still wait.
     is_stuck: bool,
 }
 
-/// Which of several threads goes on.
+/// Which of several threads runs next.
 struct Choice {
     chosen: usize,
     of: usize,
-    /// Whether a thread that could go on is taken off by each choice but the first.
+    /// Whether each choice but the first preempts a thread that could go on.
     takes_off: bool,
 }
 
 impl Stage {
-    /// Has another thread run, or the same again.
+    /// Lets another thread run, or the same one again.
     fn go_on(&mut self, me: usize) {
         let is_ready = |number: &usize| self.threads[*number] == Thread::Ready;
         let mut ready: Vec<usize> = (0..self.threads.len()).filter(is_ready).collect();
@@ -121,14 +121,14 @@ impl Play {
         Arc::new(Self { stage: Mutex::new(stage), moved: Condvar::new() })
     }
 
-    /// The thread `me` stops as `thread`, and goes on when it is its turn.
+    /// The thread `me` stops as `thread`, and returns when it is its turn.
     fn leave(&self, me: usize, thread: Thread) {
         let mut stage = self.stage.lock().unwrap();
         if stage.is_stuck {
             return;
         }
         if thread != Thread::Blocked {
-            // Whoever waits for a lock may get it now.
+            // Threads that wait for a mutex may get it now.
             stage
                 .threads
                 .iter_mut()
@@ -159,7 +159,7 @@ impl Play {
         self.moved.notify_all();
     }
 
-    /// Plays the scripts, each in a thread. Returns whether all came to their ends.
+    /// Plays the scripts, each in a thread. Returns whether all of them finished.
     pub(super) fn run(self: &Arc<Self>, bug: Option<Mutant>, scripts: Vec<Script>) -> bool {
         {
             let mut stage = self.stage.lock().unwrap();
@@ -185,7 +185,7 @@ impl Play {
         !self.stage.lock().unwrap().is_stuck
     }
 
-    /// The plan of the next order to play. `None` when all were played.
+    /// The plan of the next order. `None` after the last one.
     fn next_plan(&self, most_taken_off: usize) -> Option<Vec<usize>> {
         let stage = self.stage.lock().unwrap();
         let takes_off = |choice: &Choice, chosen: usize| usize::from(choice.takes_off && chosen > 0);
@@ -202,7 +202,7 @@ impl Play {
     }
 }
 
-/// The end of a thread, also by a panic.
+/// Marks the end of a thread, also by a panic.
 struct End(Arc<Play>, usize);
 
 impl Drop for End {
@@ -220,7 +220,7 @@ impl Wake for Woken {
     }
 }
 
-/// Drives a future on a thread of a play. `None` when the future was never woken, and nobody is left who could.
+/// Drives a future on a thread of a play. `None` when the future was never woken, and no thread is left to wake it.
 pub(super) fn drive<T>(future: impl Future<Output = T>) -> Option<T> {
     let (play, me) = part().unwrap();
     let waker = Waker::from(Arc::new(Woken(Arc::clone(&play), me)));
@@ -242,8 +242,7 @@ pub(super) fn wait_for_all() {
     play.leave(me, Thread::Last);
 }
 
-/// Has `play` played in each order that takes threads off at most this often, until it returns something. Returns that, and the
-/// number of orders.
+/// Calls `play` in each order with at most this many preemptions, until it returns something. Returns that, and the number of orders.
 pub(super) fn in_each_order<T>(most_taken_off: usize, play: impl Fn(&Arc<Play>) -> Option<T>) -> (Option<T>, u32) {
     let (mut plan, mut played) = (Vec::new(), 0);
     loop {

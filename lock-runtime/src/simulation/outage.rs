@@ -1,6 +1,6 @@
-//! An outage with traffic: beside all else, tasks try locks all the time, each on a key of its own, while the server is
-//! away. That has to cost little, however long it lasts: what was never sent is not withdrawn, what was sent is withdrawn
-//! with pauses and not for ever.
+//! An outage with traffic: besides the other tasks, some tasks constantly try locks, each on its own key, while the server is away. That
+//! has to cost little, however long it lasts: what was never sent is not withdrawn, and what was sent is withdrawn with pauses and for a
+//! limited time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +20,18 @@ use crate::LockManager;
 
 const CHECK: &str = "C11 an outage costs little";
 
-/// The keys of the load begin here, and its tasks, too.
+/// Where the load's task numbers begin; its keys begin higher still.
 const FIRST: u32 = 1000;
-/// How long the load goes on before the server is away, and after.
+/// How long the load runs before and after the outage.
 const AROUND: Duration = Duration::from_millis(300);
-/// No try that is not answered ends sooner, in milliseconds.
+/// No unanswered try ends sooner, in milliseconds.
 const SHORTEST_TRY: u64 = 80;
-/// By then a connection on which nothing is answered is given up.
+/// By then a connection without answers has been given up.
 const FOUND_OUT: Duration = Duration::from_secs(2);
-/// Batches of releases that a process may send in a second to a server that is away.
+/// Batches of releases that a process may send per second to a server that is away.
 const BATCHES: u64 = 2;
 
-/// Has the server be away under load; `calm` is the weather around it.
+/// Takes the server away under load; `calm` are the conditions around it.
 pub(super) async fn befall(
     network: &Arc<Network>,
     plan: &Plan,
@@ -81,8 +81,8 @@ fn sent(process: &Process) -> u64 {
 /// Counts what the keeper keeps and does at the end of the outage.
 fn judge(network: &Network, plan: &Plan, process: &Process, sent: u64, span: Duration) {
     let (kept, _) = process.manager().core().schedule().releases();
-    // What was on its way when the server went, and the leases of holds that ended since. Within two round trips neither
-    // a try nor its withdrawal is answered, and the next tries follow.
+    // The commands on their way when the server went away, and the leases of holds that have ended since. Within two round trips neither a
+    // try nor its withdrawal is answered, and the next tries follow.
     let tries = 1 + u32::try_from(plan.round_trip * 2 / SHORTEST_TRY).unwrap_or(u32::MAX);
     let most = usize::try_from(plan.load * tries + 2 * plan.tasks).unwrap_or(usize::MAX);
     if kept > most {
@@ -99,7 +99,7 @@ fn see(network: &Network, text: String) {
     network.see(Violation { check: CHECK, text, key: None, range: (now, now + 1) });
 }
 
-/// One try after the other.
+/// One try after another.
 async fn tries(network: Arc<Network>, process: String, task: u32, manager: LockManager, end: Instant, mut random: Rng) {
     let mut attempt = 0;
     while Instant::now() < end {

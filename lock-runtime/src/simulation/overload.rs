@@ -1,4 +1,4 @@
-//! Processes that have too much to do: each wake-up of a task is late, and still they get on.
+//! Processes with too much to do: each wake-up of a task is late, and they make progress anyway.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ use crate::mutants::{Mutant, Seeded};
 const LATE: u64 = 200;
 const SPAN: Duration = Duration::from_mins(1);
 
-/// How often each task has the lock in a minute.
+/// How often each task gets the lock in a minute.
 fn grants(processes: u32, tasks: u32, bug: Option<Mutant>) -> Vec<u32> {
     let _seeded = Seeded::begin(bug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -34,7 +34,7 @@ fn grants(processes: u32, tasks: u32, bug: Option<Mutant>) -> Vec<u32> {
                 let work = async move {
                     let mut grants = 0;
                     while Instant::now() < end {
-                        // A task that comes late gives up in time, and asks again.
+                        // A task that is late gives up in time, and asks again.
                         if let Ok(guard) = locks.lock("k", &0).timeout(SPAN).acquire().await {
                             grants += 1;
                             sleep(Duration::from_millis(1)).await;
@@ -56,7 +56,7 @@ fn grants(processes: u32, tasks: u32, bug: Option<Mutant>) -> Vec<u32> {
 }
 
 #[test]
-fn a_process_whose_tasks_are_all_polled_late_gets_on_no_slower_for_it() {
+fn a_process_whose_tasks_are_all_polled_late_is_no_slower_when_unused_leases_are_released() {
     for tasks in [1, 2, 8, 64] {
         let before: u32 = grants(1, tasks, Some(Mutant::FreeLeaseKept)).iter().sum();
         let now = grants(1, tasks, None);
@@ -72,7 +72,7 @@ fn a_process_whose_tasks_are_all_polled_late_gets_on_no_slower_for_it() {
 }
 
 #[test]
-fn two_processes_whose_tasks_are_all_polled_late_get_on() {
+fn two_processes_whose_tasks_are_all_polled_late_make_progress() {
     for tasks in [1, 8, 32] {
         let before: u32 = grants(2, tasks, Some(Mutant::FreeLeaseKept)).iter().sum();
         let now = grants(2, tasks, None);
@@ -83,7 +83,7 @@ fn two_processes_whose_tasks_are_all_polled_late_get_on() {
             now.iter().max()
         );
         assert!(now.iter().all(|grants| *grants > 0), "{tasks} tasks: {now:?}");
-        // What a turn costs that goes to another process whose task is late as well.
+        // The cost of leases that go to another process whose task is polled late as well.
         assert!(now.iter().sum::<u32>() * 100 >= before * 94, "{tasks} tasks: {now:?}, before {before}");
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Process {
     generation: u32,
     manager: LockManager,
     tasks: Vec<JoinHandle<()>>,
-    /// Leases linger in this process.
+    /// Whether leases linger in this process.
     lingers: bool,
     round_trip: Duration,
 }
@@ -53,7 +53,7 @@ impl Process {
         let thread = Thread::new(end);
         let tasks = (0..plan.tasks).map(|number| {
             let task = Task::new(network, &name, number, manager.clone(), plan, end, random.fork());
-            // Two tasks have a thread of their own.
+            // Two tasks have their own thread.
             let is_apart = matches!(plan.late, Late::Thread(_)) && number + 2 >= plan.tasks;
             if plan.late == Late::Never || is_apart {
                 return tokio::spawn(task.live());
@@ -74,14 +74,14 @@ impl Process {
         &self.manager
     }
 
-    /// It is gone from one instant to the next, and another takes its place. What it has sent may still arrive.
+    /// The process disappears within an instant, and another takes its place. Its last messages may still arrive.
     pub(super) fn kill(&mut self, plan: &Plan, end: Instant, random: &mut Rng) {
         for task in &self.tasks {
             task.abort();
         }
         self.servers.part(&self.name, Duration::from_hours(24));
         if random.bool() {
-            // Its host lives, and closes what it had open.
+            // Its host is alive, and closes its connections.
             self.servers.cut(Some(&self.name));
         }
         self.servers.note(&self.name, 0, What::Killed);
@@ -93,7 +93,7 @@ impl Process {
         for task in self.tasks.drain(..) {
             task.await.unwrap();
         }
-        // Without a shutdown, too, nothing stays of a key that nobody uses any more (promise 9).
+        // Even without a shutdown nothing is left of an unused key (promise 9).
         let table = self.manager.core().table();
         for _ in 0..40 {
             if table.all().is_empty() {
@@ -110,7 +110,7 @@ impl Process {
         self.servers.note(&self.name, 0, What::Ended);
     }
 
-    /// Shuts down while a lease lingers. The shutdown does not wait for the end of the linger time.
+    /// Shuts down while a lease lingers. The shutdown does not wait for the linger time.
     async fn leave_lingering(&self) {
         let linger = Duration::from_secs(2);
         if let Ok(guard) = self.manager.lock("k", &*self.name).linger(linger).acquire().await {
@@ -130,7 +130,6 @@ pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
     connect_with(std::slice::from_ref(network), Settings { label: name.to_owned(), ..Settings::default() })
 }
 
-/// A command has so much time.
 pub(super) fn connect_patiently(network: &Arc<Network>, name: &str, command_timeout: Duration) -> LockManager {
     let settings = Settings { command_timeout, label: name.to_owned(), ..Settings::default() };
     connect_with(std::slice::from_ref(network), settings)
@@ -148,7 +147,7 @@ pub(super) fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_d
     LockManager { engine: Engine::new(settings, process, front, back, None) }
 }
 
-/// What all connections of a manager have in common. A world has one thread.
+/// What all connections of a manager share. A world has one thread.
 pub(super) fn of_links(settings: &Settings) -> Connections {
     Connections::new(settings, |work| drop(tokio::spawn(work)))
 }

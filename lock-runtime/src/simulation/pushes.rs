@@ -1,5 +1,5 @@
-//! Rule 22: a push is a hint. Somebody who may publish, and knows the channel and the tokens of a process, tells that process what
-//! is not true. Each test also shows what happens with a bug.
+//! Rule 16: a push is a hint. A client that may publish, and knows the channel and the tokens of a process, sends that process false
+//! messages. Each test also shows what happens with a bug.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -29,7 +29,7 @@ fn world() -> (Simulated, Arc<Network>, [LockManager; 2]) {
     (time, network, locks)
 }
 
-/// Tells `told` a lie about each of the first tokens of `of`.
+/// Sends `told` a false message about each of the first tokens of `of`.
 fn lie(network: &Network, told: &LockManager, of: &LockManager, message: impl Fn(&str) -> String) {
     let channel = format!("cache_lock:{}", told.core().process_id());
     for sequence in 1..9 {
@@ -41,7 +41,7 @@ fn lie(network: &Network, told: &LockManager, of: &LockManager, message: impl Fn
     }
 }
 
-/// Its server's time is later than any other.
+/// Its server time is later than any other.
 fn grant(network: &Network, told: &LockManager, of: &LockManager) {
     let claim = LONG.as_millis();
     lie(network, told, of, |token| format!("grant {claim} 9000000000000000 0 {token} k:0"));
@@ -55,7 +55,7 @@ fn request(locks: &LockManager) -> LockRequest {
     locks.lock("k", &0).timeout(LONG)
 }
 
-/// What a process gets that waits for a lock that another process holds, and is told a grant.
+/// The outcome of a process that waits for a lock held by another process, and is sent a false grant.
 async fn granted_by_a_lie(
     of: impl FnOnce(LockRequest) -> LockRequest,
     bug: Option<Mutant>,
@@ -83,7 +83,7 @@ async fn granted_by_a_lie(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_not_true_is_believed_until_the_hold_is_confirmed_and_for_no_more_than_was_asked_for() {
+async fn a_false_grant_is_believed_until_the_hold_is_confirmed_and_for_no_longer_than_its_claim() {
     let granted = granted_by_a_lie(|request| request.expire(LONG * 2), None).await;
     assert!(granted.is_some_and(|(remaining, is_valid)| remaining < CLAIM && !is_valid), "{granted:?}");
     let granted = granted_by_a_lie(|request| request.expire(LONG * 2), Some(Mutant::PushedClaimBelieved)).await;
@@ -100,7 +100,7 @@ async fn a_grant_that_nobody_would_confirm_later_is_confirmed_before_its_hold() 
     }
 }
 
-/// For how long the tasks of a process pass a lock on that is not theirs, each after a moment.
+/// How long the tasks of a process hand over a lock that is not theirs, each after a moment.
 async fn passed_on_for(bug: Option<Mutant>) -> Duration {
     let _seeded = Seeded::begin(bug);
     let (_time, network, [told, holder]) = world();
@@ -145,7 +145,7 @@ async fn a_lease_that_lingers_after_a_lie_is_confirmed_before_it_is_used_again()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_force_that_is_not_true_ends_nothing_and_is_not_told_of_a_later_loss() {
+async fn a_false_force_ends_nothing_and_does_not_explain_a_later_loss() {
     for bug in [None, Some(Mutant::ForcedUnchecked)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network, [told, _]) = world();
@@ -163,7 +163,7 @@ async fn a_force_that_is_not_true_ends_nothing_and_is_not_told_of_a_later_loss()
     }
 }
 
-/// How long another process waits for a lock that rests, when its owner is told of a force.
+/// How long another process waits for a resting lock when its owner gets a message about a force.
 async fn rests_for(is_true: bool) -> Duration {
     let (_time, network, [told, other]) = world();
     request(&told).at_least(CLAIM * 4).run(async {}).await.unwrap();
@@ -179,7 +179,7 @@ async fn rests_for(is_true: bool) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_rests_no_more_when_it_was_forced_and_goes_on_when_that_is_not_true() {
+async fn a_forced_lock_rests_no_more_and_a_false_message_does_not_end_a_rest() {
     assert!(rests_for(true).await < SOON);
     assert!(rests_for(false).await > CLAIM * 3);
 }
@@ -194,7 +194,7 @@ async fn nobody_releases_what_belongs_to_another_process_because_of_a_message() 
         grant(&network, &told, &holder);
         sleep(SOON).await;
         assert_eq!(guard.release().await.is_ok(), bug.is_none());
-        // The mark of a lock that is released by force is not theirs either. The holder has confirmed its hold, and looks no more.
+        // The mark of a lock released by force is not theirs either. The holder has confirmed its hold, and does not check again.
         let guard = request(&holder).acquire().await.unwrap();
         sleep(SOON).await;
         let owner = format!("{}.2@{}|forced", holder.core().process_id(), holder.core().label());
@@ -207,8 +207,8 @@ async fn nobody_releases_what_belongs_to_another_process_because_of_a_message() 
     }
 }
 
-/// Whoever reads a token knows the next ones of its process. A message about one of them finds nobody, and its release would wait until the
-/// token is made.
+/// A client that reads a token can guess the next tokens of its process. A message about one of them finds no slot, and a release of it
+/// would wait until the token is made.
 #[tokio::test(start_paused = true)]
 async fn nobody_releases_a_token_before_it_is_made() {
     for bug in [None, Some(Mutant::ToldOfTheFuture)] {
@@ -229,9 +229,9 @@ async fn nobody_releases_a_token_before_it_is_made() {
     }
 }
 
-/// A task waits for the answer to its release. A second release, because of a message, would be answered first.
+/// A task waits for the reply to its release. A second release, caused by a message, would be answered first.
 #[tokio::test(start_paused = true)]
-async fn a_release_that_a_task_waits_for_is_not_told_of_a_loss_because_of_a_message() {
+async fn an_awaited_release_reports_no_loss_because_of_a_false_message() {
     for bug in [None, Some(Mutant::AwaitedReleaseRepeated)] {
         let mut lost = 0;
         for seed in 0..300 {

@@ -1,7 +1,7 @@
 //! Worlds whose locks are on a quorum.
 //!
-//! A fault may hit one server alone, and then all goes on. Tasks are late in most of these worlds, also where the servers are
-//! far away and messages are lost.
+//! A fault may hit one server alone, and then everything continues. In most of these worlds tasks are polled late, even where the servers
+//! are distant and messages are lost.
 
 mod scenes;
 

@@ -1,4 +1,4 @@
-//! [`Record`]: what each command did to the server's keys, and what it must not have done.
+//! [`Record`]: what each command did to the server's keys, and what no command may do.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,18 @@ use server_model::{Entry, Stored};
 use super::time;
 use crate::store::voter::MARKER;
 
-/// What the scripts read of a lock's key at most.
+/// The most that scripts read of a lock's key.
 const LONGEST_TOKEN: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Record {
-    /// What the keys were after the last command, and when they end.
+    /// The keys after the last command, and when they expire.
     keys: BTreeMap<String, (Stored, Option<u64>)>,
     seen: Vec<Violation>,
 }
 
 impl Record {
-    /// Compares the server's keys with those before a command: what became of the locks. `until` tells when a time of the
-    /// server's comes by ours.
+    /// Finds the changes of locks by comparing the server's keys with those before a command. `until` converts a server time to ours.
     pub(super) fn compare(
         &mut self,
         snapshot: Vec<(String, Entry)>,
@@ -35,7 +34,7 @@ impl Record {
         let before = std::mem::replace(&mut self.keys, keys);
         let mut changes = Vec::new();
         for (key, (value, expires)) in &self.keys {
-            // Also of a key that was there before, and had one.
+            // Also for a key that existed before with an expiry.
             let had_end = before.get(key).is_none_or(|(_, expires)| expires.is_some());
             if expires.is_none() && had_end && key != MARKER {
                 self.seen.push(seen("C9 what the server keeps has an end", key, format!("{key} has none")));
@@ -52,7 +51,7 @@ impl Record {
                     let token = text(value);
                     let queue = before.get(&format!("{{{key}}}:queue")).map(|(queue, _)| queue);
                     let was_queued = queue.is_some_and(|queue| contains(queue, &token));
-                    // A token that goes to the queue and leaves it in the same command.
+                    // A token that enters the queue and leaves it in the same command.
                     let names = |token: &str| command.iter().any(|word| word == token.as_bytes());
                     let next = was_queued || owner.is_some_and(|(owner, _)| names(&token) && names(&text(owner)));
                     let process = token.rsplit_once('@').map_or("", |(_, process)| process);
@@ -72,7 +71,7 @@ impl Record {
             changes.push((key.clone(), change));
         }
         for (key, (_, expires)) in before.iter().filter(|(key, _)| is_lock(key)) {
-            // A server that stood still past the end of a lease has not taken it away.
+            // A server that stalled past the end of a lease has not removed it.
             if !self.keys.contains_key(key) && is_alive(*expires, end) {
                 changes.push((key.clone(), Change::Gone));
             }
@@ -80,14 +79,13 @@ impl Record {
         changes
     }
 
-    /// Everybody waits while the server reads so many bytes for one command. A token is shorter.
+    /// Every client waits while the server reads this many bytes for one command. A token is shorter.
     pub(super) fn on_read(&mut self, bytes: usize) {
         if bytes > LONGEST_TOKEN {
             self.seen.push(seen("C12 no large value is read", "", format!("{bytes} bytes are read")));
         }
     }
 
-    /// The server has lost its data.
     pub(super) fn forget(&mut self) {
         self.keys.clear();
     }
@@ -106,7 +104,7 @@ fn seen(check: &'static str, key: &str, text: String) -> Violation {
     Violation { check, text, key: Some(key.to_owned()), range: (now, now + 1) }
 }
 
-/// The server keeps a key to the end of the millisecond in which it expires.
+/// The server keeps a key until the end of the millisecond in which it expires.
 fn is_alive(expires: Option<u64>, now: u64) -> bool {
     expires.is_none_or(|at| at / 1000 >= now / 1000)
 }
@@ -127,7 +125,7 @@ fn first(queue: &Stored) -> Option<&str> {
     entries.first().map(String::as_str)
 }
 
-/// The plain claim does not look at the queue.
+/// The plain claim does not check the queue.
 fn is_script(command: &[Vec<u8>]) -> bool {
     command.first().is_some_and(|name| name.starts_with(b"EVAL"))
 }

@@ -1,4 +1,4 @@
-//! A lock that the newest takes from its holder, in many worlds: who has it next, and when.
+//! A lock that the newest request takes from its holder, in many worlds: who holds it next, and when.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -22,26 +22,25 @@ use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockManager, OnBusy};
 
-/// In how many worlds a bug has to show.
+/// A bug has to show in this many worlds.
 const WORLDS: u64 = 300;
-/// More than all messages take, to and fro.
+/// More than all messages take, both ways.
 const SOON: Duration = Duration::from_secs(2);
 const WAIT: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(30);
 
-/// What a world showed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     overlap: bool,
-    /// Whether a task that only waited had the lock before the newest.
+    /// Whether a task that only waited got the lock before the newest.
     overtaken: bool,
     /// How long the newest waited.
     after: Duration,
-    /// Whether those whose lock was taken are told that, and nobody else failed.
+    /// Whether the replaced requests say that they were replaced, and no other request failed.
     told: bool,
 }
 
-/// Says that a body runs, and that it is dropped.
+/// Records that a body runs, and that it is dropped.
 struct Body<'a>(&'a AtomicBool);
 
 impl<'a> Body<'a> {
@@ -57,7 +56,7 @@ impl Drop for Body<'_> {
     }
 }
 
-/// Does not poll `task` while its thread is busy. From then on it is polled when another task is, and soon in any case: often a grant
+/// Does not poll `task` while its thread is busy. Afterwards it is polled when another task is, and soon in any case. So a grant often
 /// finds two tasks that are about to be polled, in either order.
 async fn unless_busy<T>(busy_until: &Cell<Option<Instant>>, task: impl Future<Output = T>) -> T {
     let mut task = pin!(task);
@@ -73,7 +72,7 @@ async fn unless_busy<T>(busy_until: &Cell<Option<Instant>>, task: impl Future<Ou
     .await
 }
 
-/// A body holds the lock and never ends. Tasks wait for the lock, one of them in the process of the newest, and then the newest comes.
+/// A body holds the lock and never ends. Tasks wait for the lock, one of them in the process of the newest; then the newest arrives.
 async fn play(seed: u64, bug: Option<Bug>) -> Shown {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
@@ -83,7 +82,7 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
     for manager in [&one, &other, &newest] {
         manager.inspect("k", &1).await.unwrap();
     }
-    // In some worlds an answer takes so long that the keeper repeats what was asked.
+    // In some worlds a reply takes so long that the keeper repeats the ask.
     let most = if random.bool() { 4000 } else { 150_000 };
     let delay = Duration::from_micros(random.u64(50..most));
     network.set_conditions(Conditions { delay, ..Conditions::default() });
@@ -118,7 +117,7 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
         request(manager).run(body(name, true)).await
     };
     let pause = Duration::from_micros(random.u64(0..600_000));
-    // In some worlds the thread of the task beside the newest is busy when the newest comes before that task.
+    // In some worlds the thread of the newest's sibling is busy when the newest goes ahead of it.
     let busy = Duration::from_micros(if random.bool() { random.u64(0..3 * most) } else { 0 });
     let busy_until = Cell::new(None);
     let replaces = async {
@@ -135,7 +134,7 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
     };
     let beside = unless_busy(&busy_until, waits(&newest, "beside"));
     let (error, after, there, beside) = tokio::join!(held, replaces, waits(&other, "there"), beside);
-    // The release of a holder beside the newest may reach the server first. Then the lock passes to who waits, and is taken again.
+    // The release of a holder in the newest's process may reach the server first. Then the lock goes to a waiter, and is taken again.
     let is_replaced = |error: &LockError| is_beside && matches!(error, LockError::Lost { forced: true, .. });
     let served = beside.is_ok() && (there.is_ok() || there.is_err_and(|error| is_replaced(&error)));
     let order = order.into_inner().unwrap();
@@ -152,7 +151,7 @@ fn shown(seed: u64, bug: Option<Bug>) -> Shown {
     runtime.block_on(async { tokio::time::timeout(LEASE * 3, play(seed, bug)).await.unwrap_or(NEVER) })
 }
 
-/// What is shown by a world that does not end: the holder is never told.
+/// What a world shows if it does not end: the holder never learns of the replacement.
 const NEVER: Shown = Shown { overlap: false, overtaken: false, after: LEASE, told: false };
 
 #[test]
@@ -181,7 +180,7 @@ const CASES: [Case; 3] = [
     (
         "replace.lua does not take the lock",
         Bug::Scripts(&[(
-            "elseif is_new and not may_be_data(lock, owner) then\n      take(lock, queue, owner, stop, token)",
+            "elseif is_new and not may_be_data(lock, owner) and not is_delayed(owner) then\n      take(lock, queue, owner, stop, token)",
             "end\n    if false then",
         )]),
         LATE,
@@ -193,7 +192,7 @@ const CASES: [Case; 3] = [
 /// A bug's name, the bug, the check that finds it, and the storms in which it can show.
 type SeededInStorm = (&'static str, Bug, &'static str, fn(&Storm) -> bool);
 
-/// The same for several requests that replace, one after another.
+/// Bugs that show when several requests replace, one after another.
 const OF_SEVERAL: [SeededInStorm; 3] = [
     (
         "replace.lua lets an older request wait",
@@ -226,7 +225,7 @@ fn each_bug_of_a_replacement_shows() {
 
 #[test]
 fn the_docs_list_each_bug_of_a_replacement() {
-    let docs = include_str!("../../../docs/faults.md");
+    let docs = include_str!("bugs.md");
     let (_, section) = docs.split_once("### Bugs of a replacement").unwrap();
     let (section, _) = section.split_once("\n### ").unwrap_or((section, ""));
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
@@ -235,7 +234,7 @@ fn the_docs_list_each_bug_of_a_replacement() {
     assert_eq!(rows, all.map(|(name, shows)| format!("| {name} | {shows} |")).collect::<Vec<_>>());
 }
 
-/// Two calls come to one process, and the second replaces the first. It ends by itself, and hands its lease over to nobody.
+/// One process gets two calls, and the second one replaces the first. The first fails by itself, and hands over no lease.
 #[tokio::test(start_paused = true)]
 async fn an_older_call_does_not_wait_for_the_end_of_a_newer_one() {
     for bug in [None, Some(Mutant::OlderWaitsOn)] {
@@ -258,21 +257,21 @@ fn is_replaced<T>(outcome: &Result<T, LockError>) -> bool {
     matches!(outcome, Err(LockError::Lost { completed: false, forced: true, .. }))
 }
 
-/// What a world showed in which several requests replace a holder that can't stop at once.
+/// What a world shows in which several requests replace a holder that can't stop at once.
 #[derive(Clone, Debug, Default)]
 struct Storm {
     overlap: bool,
-    /// Whether a request began although a newer one had come.
+    /// Whether a request began after a newer one had arrived.
     older_ran: bool,
-    /// How long a request that had not begun waited on after a newer one had come.
+    /// How long a request that had not begun kept waiting after a newer one had arrived.
     late: Duration,
-    /// Whether each was told that it was replaced, and the newest alone was not.
+    /// Whether all but the newest learned that they were replaced.
     told: bool,
 }
 
 const STORM: usize = 4;
 
-/// A body holds the lock, and its thread is busy: it can't be dropped. Requests that replace it come one after another, to any process.
+/// A body holds the lock, and its thread is busy: it can't be dropped. Requests that replace it arrive one after another, in any process.
 async fn play_storm(seed: u64, bug: Option<Bug>) -> Storm {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
@@ -285,7 +284,7 @@ async fn play_storm(seed: u64, bug: Option<Bug>) -> Storm {
     let most = if random.bool() { 4000 } else { 150_000 };
     let delay = Duration::from_micros(random.u64(50..most));
     network.set_conditions(Conditions { delay, ..Conditions::default() });
-    // So much later a request has surely come to the server before the next one is made.
+    // Long enough for a request to reach the server before the next one is made.
     let on_its_way = delay * 3;
     let (is_running, overlaps, has_begun) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let busy_until = Cell::new(None);
@@ -325,7 +324,7 @@ async fn play_storm(seed: u64, bug: Option<Bug>) -> Storm {
     };
     let storm = futures_util::future::join_all(requests.into_iter().map(replace));
     let (held, outcomes) = tokio::join!(holder, storm);
-    // One that stood still may learn only that its lock is gone, and one whose body has ended meanwhile that it ended too late.
+    // A stalled request may learn only that its lock is gone; one whose body has ended meanwhile may learn only that it ended too late.
     let is_lost = |outcome: &Result<(), LockError>| outcome.as_ref().is_err_and(LockError::is_lost);
     let mut shown = Storm { told: is_lost(&held), overlap: overlaps.load(Ordering::SeqCst), ..Storm::default() };
     for pair in outcomes.windows(2) {
@@ -347,10 +346,10 @@ fn shown_by_storm(seed: u64, bug: Option<Bug>) -> Option<Storm> {
 }
 
 #[test]
-fn of_several_that_replace_the_newest_alone_runs() {
+fn of_several_replacements_only_the_newest_runs() {
     in_each_world(WORLDS, |seed| {
         let shown = shown_by_storm(seed, None);
-        // An answer, and its way: an ask is repeated each 0.9 s.
+        // A reply, and its way: an ask is repeated every 0.9 s.
         let soon = Duration::from_millis(1000 + 2 * 150);
         let is_right = |shown: &Storm| !shown.overlap && !shown.older_ran && shown.told && shown.late < soon;
         if shown.as_ref().is_some_and(is_right) { Vec::new() } else { vec![format!("{shown:?}")] }

@@ -1,5 +1,5 @@
-//! Rule 23: a lock that rests after a hold with `at_least`. Its lease lasts only for the rest, whatever becomes of the command that says
-//! so, and of the process. Each test also shows what happens with a bug.
+//! Rule 23: a lock that rests after a hold with `at_least`. Its lease lasts only for the rest, whatever happens to the command that
+//! shortens it, and to the process. Each test also shows what happens with a bug.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,30 +16,30 @@ use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockManager, LockRequest};
 
-/// Longer than a shutdown lets a body go on.
+/// Longer than a shutdown lets a body run.
 const KEPT: Duration = Duration::from_secs(10);
-/// The hold ends after this time, and other things happen so long before or after that.
+/// The length of the hold, and the time of other events before or after its end.
 const HELD: Duration = Duration::from_secs(1);
 /// What a few messages take.
 const MESSAGES: Duration = Duration::from_millis(20);
-/// How late a process that waits may be when nobody tells it: it asks each second.
+/// How late a waiting process may be without a message: it asks every second.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// What befalls the process of the hold.
+/// What happens to the holder's process.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Lives,
-    /// The command that shortens the lease is executed, and its answer is lost: the command is repeated.
+    /// The command that shortens the lease is executed, but its reply is lost: the command is repeated.
     AnswerLost,
-    /// The command is sent only a second later.
+    /// The command is sent a second late.
     CutOff,
     /// It is shut down after the hold.
     ShutDown,
-    /// It is shut down in the hold, whose body is dropped.
+    /// It is shut down during the hold, whose body is dropped.
     ShutDownInside,
     /// It dies while the lock rests.
     Dies,
-    /// A replica takes the place of the master, and has not seen that the lock rests.
+    /// A replica takes over from the master before it has learned that the lock rests.
     ReplicaTakesOver,
 }
 
@@ -47,7 +47,7 @@ fn request(locks: &LockManager) -> LockRequest {
     locks.lock("k", &0).timeout(KEPT * 100)
 }
 
-/// When another process gets the lock, counted from the start of the hold. It waits since a moment after that start.
+/// When another process gets the lock, counted from the start of the hold. It has waited since just after that start.
 async fn passed_on(fate: Fate) -> Duration {
     let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
     let [held, other] = ["p", "q"].map(|name| connect(&network, name));
@@ -86,9 +86,9 @@ async fn passed_on(fate: Fate) -> Duration {
     passed_on
 }
 
-/// A process may end as soon as its hold has: others are kept out for the rest of the time, and not for the rest of the lease.
+/// A process may end as soon as its hold has ended: others are kept out for the rest of the time, but not for the rest of the lease.
 #[tokio::test(start_paused = true)]
-async fn who_hears_that_the_hold_has_ended_leaves_a_lock_that_rests() {
+async fn a_process_that_exits_after_its_hold_leaves_a_lock_that_rests() {
     for (bug, rests) in [(None, true), (Some(Mutant::RestNotAwaited), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
@@ -101,9 +101,9 @@ async fn who_hears_that_the_hold_has_ended_leaves_a_lock_that_rests() {
     }
 }
 
-/// It asks with a plain claim, whose answer has the owner and no time.
+/// It asks with a plain claim. The reply has the owner, but no time.
 #[tokio::test(start_paused = true)]
-async fn a_single_try_of_a_lock_that_rests_is_told_when_that_ends() {
+async fn a_single_try_of_a_lock_that_rests_reports_when_the_rest_ends() {
     for (bug, is_told) in [(None, true), (Some(Mutant::RestWithoutEnd), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));

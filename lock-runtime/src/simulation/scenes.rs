@@ -1,4 +1,4 @@
-//! Single scenes: what takes an instant that no test on a real server could hit.
+//! Single scenes: races at an instant that no test on a real server could hit.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -53,7 +53,7 @@ async fn a_hold_ends_at_its_deadline_while_its_renewal_is_on_its_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_in_the_queue_is_told_of_a_silent_server_however_short_its_time() {
+async fn a_queued_task_reports_a_silent_server_however_short_its_timeout() {
     let (_time, network) = world();
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_lost_wake_up_costs_a_second() {
     };
     let _held = holder.lock("k", &0).acquire().await.unwrap();
     let guard = holder.lock("k", &1).acquire().await.unwrap();
-    // This one begins the beat in which asks are repeated; the other asks in the middle of it.
+    // This task starts the period of repeated asks; the other task asks in the middle of it.
     let other = wait(0);
     sleep(Duration::from_millis(600)).await;
     let waiting = wait(1);
@@ -88,7 +88,7 @@ async fn a_lost_wake_up_costs_a_second() {
     other.abort();
 }
 
-/// A claim of 305 ms whose answer comes this late. Returns what is left of the lease when the hold starts, if it starts.
+/// The reply to a claim of 305 ms is this late. Returns what is left of the lease when the hold starts, if it starts.
 async fn left_after(answered: Duration) -> Option<Duration> {
     let (_time, network) = world();
     let locks = connect(&network, "p");
@@ -98,7 +98,7 @@ async fn left_after(answered: Duration) -> Option<Duration> {
     request.acquire().await.ok().map(|guard| guard.remaining())
 }
 
-/// The answer to a claim may come when its lease is almost over.
+/// The reply to a claim may arrive when its lease is almost over.
 #[tokio::test(start_paused = true)]
 async fn a_hold_does_not_start_on_the_last_instant_of_a_lease() {
     for late in 280..305 {
@@ -107,7 +107,7 @@ async fn a_hold_does_not_start_on_the_last_instant_of_a_lease() {
     }
 }
 
-/// So many tries that all fail, one after the other, each on a key of its own.
+/// Makes this many failing tries, one after another, each on its own key.
 async fn fail(locks: &crate::LockManager, tries: u32) {
     for key in 0..tries {
         let outcome = locks.lock("k", &key).timeout(Duration::from_millis(30)).acquire().await;
@@ -124,7 +124,7 @@ async fn what_was_never_sent_is_not_withdrawn() {
     network.cut(None);
     fail(&locks, 100).await;
     let kept = || locks.core().schedule().releases().0;
-    // The first one found out that the connection is gone, and may have been executed.
+    // The first try noticed that the connection is gone, and may have been executed.
     assert!(kept() <= 1, "{} are kept: connections were refused", kept());
     network.set_conditions(Conditions::default());
     network.part("p", Duration::from_mins(1));
@@ -141,7 +141,7 @@ async fn what_was_sent_to_a_server_that_is_silent_is_withdrawn_for_some_seconds_
     fail(&locks, 10).await;
     let (kept, sent) = locks.core().schedule().releases();
     assert!((1..=10).contains(&kept), "{kept} are kept");
-    // The last of them has ended by itself by then, and the keeper looks at least once a second.
+    // The last of them has expired by then, and the keeper checks at least once a second.
     sleep(Duration::from_secs(8)).await;
     let (kept, later) = locks.core().schedule().releases();
     assert_eq!(kept, 0);
@@ -161,11 +161,11 @@ fn kept(locks: &LockManager, key: u32, fenced: bool) -> Pin<Box<dyn Future<Outpu
     acquiring
 }
 
-/// The keeper finds that no task takes the grant, and releases it.
+/// By then the keeper has noticed that no task takes the grant, and has released it.
 const RELEASED: Duration = Duration::from_secs(2);
 
-/// Whether a task that comes late, twice, has the server keep the lock for it. Its first ask waited for a connection; or, when
-/// `fenced`, the server has forgotten the script by then.
+/// Whether a task that is late twice makes the server keep the lock for it. Its first ask waited for a connection; or, with `fenced`, the
+/// server has forgotten the script by then.
 async fn late_task_keeps_the_lock(fenced: bool, bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
@@ -177,7 +177,7 @@ async fn late_task_keeps_the_lock(fenced: bool, bug: Option<Mutant>) -> bool {
     let mut late = kept(&locks, 0, fenced);
     sleep(RELEASED).await;
     assert!(!is_locked(&network, "k:0"));
-    assert!(late.as_mut().now_or_never().is_none(), "its next step is to ask anew");
+    assert!(late.as_mut().now_or_never().is_none(), "its next step is to ask again");
     sleep(RELEASED).await;
     let is_kept = is_locked(&network, "k:0");
     late.await.unwrap().release().await.unwrap();
@@ -185,19 +185,19 @@ async fn late_task_keeps_the_lock(fenced: bool, bug: Option<Mutant>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_comes_late_to_its_connection_does_not_ask_for_what_was_given_up() {
+async fn a_task_that_is_late_for_its_connection_does_not_send_an_ask_that_was_given_up() {
     assert!(!late_task_keeps_the_lock(false, None).await);
     assert!(late_task_keeps_the_lock(false, Some(Mutant::GivenUpIsSent)).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_comes_late_to_a_script_that_is_gone_does_not_send_it_for_what_was_given_up() {
+async fn a_late_task_does_not_resend_a_missing_script_for_an_ask_that_was_given_up() {
     assert!(!late_task_keeps_the_lock(true, None).await);
     assert!(late_task_keeps_the_lock(true, Some(Mutant::GivenUpIsSent)).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_is_polled_too_late_does_not_say_that_a_free_lock_is_busy() {
+async fn a_task_that_is_polled_too_late_does_not_report_a_free_lock_as_busy() {
     for bug in [None, Some(Mutant::SilenceIsBusy)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -213,15 +213,15 @@ async fn a_task_that_is_polled_too_late_does_not_say_that_a_free_lock_is_busy() 
     }
 }
 
-/// Whether a lock stays that was granted to a late repetition of an ask, by the keeper, whose answer was lost. `None` where the
-/// repetition is not late: in some worlds the network takes long with it.
+/// Whether a lock stays that was granted to the keeper's late repetition of an ask, whose reply was lost. `None` if the repetition is not
+/// late: the network delays it only in some worlds.
 async fn repetition_leaves_the_lock(seed: u64, bug: Option<Mutant>) -> Option<bool> {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world_of(seed);
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
     let acquiring = kept(&locks, 0, false);
-    // The keeper repeats what its task does not read, and that takes long to arrive.
+    // The keeper repeats the ask, whose reply takes long to arrive and is not read.
     sleep(Duration::from_millis(40)).await;
     network.set_conditions(Conditions { delay: Duration::from_millis(2), slow: 1.0, ..Conditions::default() });
     sleep(Duration::from_millis(25)).await;
@@ -243,7 +243,7 @@ async fn repetition_leaves_the_lock(seed: u64, bug: Option<Mutant>) -> Option<bo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repetition_by_the_keeper_that_is_not_answered_is_taken_back_when_its_lease_is_over() {
+async fn an_unanswered_repetition_by_the_keeper_is_withdrawn_when_its_lease_is_over() {
     for (bug, is_left) in [(None, false), (Some(Mutant::RepetitionLeft), true)] {
         let mut left = Vec::new();
         for seed in 0..20 {
@@ -253,8 +253,8 @@ async fn a_repetition_by_the_keeper_that_is_not_answered_is_taken_back_when_its_
     }
 }
 
-/// The keeper repeats an ask whose answer nobody reads. Without a connection it sends nothing, and nothing has to be withdrawn:
-/// not either where it does not know yet how far away the server is.
+/// The keeper repeats an ask whose reply is not read. Without a connection it sends nothing, so nothing has to be withdrawn, even if it
+/// does not know the server's distance yet.
 #[tokio::test(start_paused = true)]
 async fn what_was_never_sent_is_not_repeated_either() {
     for bug in [None, Some(Mutant::RepeatedCutOff)] {
@@ -267,20 +267,20 @@ async fn what_was_never_sent_is_not_repeated_either() {
             let tried = locks.lock("k", &number).timeout(Duration::from_millis(80)).acquire().await;
             assert!(matches!(tried, Err(LockError::Backend { .. })), "{tried:?}");
         }
-        // They wait, or are on their way to a connection.
+        // They wait, or are about to connect.
         let kept = locks.stats().unreleased;
         assert_eq!(kept > 0, bug.is_some(), "{bug:?}: {kept} withdrawals wait to be sent");
     }
 }
 
-/// How long others wait for a lock whose next owner crashes while its grant is confirmed for a task that wants a long lease.
+/// How long others wait for a lock whose next owner crashes while its grant is being confirmed for a task that wants a long lease.
 async fn crash_before_the_hold_costs(bug: Option<Mutant>) -> Duration {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
     let [holder, crashing, next] = ["p", "q", "r"].map(|name| connect(&network, name));
     let guard = holder.lock("k", &0).acquire().await.unwrap();
     let request = |expire| crashing.lock("k", &0).expire(expire).timeout(Duration::from_mins(1));
-    // Its claim is too short for the task behind it.
+    // The claim of this task is too short for the task behind it.
     let short = tokio::spawn(request(Duration::from_millis(200)).acquire());
     sleep(Duration::from_millis(10)).await;
     let long = tokio::spawn(request(Duration::from_secs(20)).acquire());
@@ -293,7 +293,7 @@ async fn crash_before_the_hold_costs(bug: Option<Mutant>) -> Duration {
     while !slot.has_lease() {
         sleep(Duration::from_millis(1)).await;
     }
-    // The confirmation arrives, and its answer does not.
+    // The confirmation arrives, and its reply does not.
     sleep(Duration::from_millis(15)).await;
     network.part("q", Duration::from_hours(1));
     let crashed = Instant::now();
@@ -309,9 +309,9 @@ async fn a_process_that_crashes_before_its_hold_begins_costs_others_a_claim() {
     assert!(crash_before_the_hold_costs(Some(Mutant::ConfirmedBeforeHold)).await > Duration::from_secs(15));
 }
 
-/// A number of 2^53 or more is no number of ours: a double, in which scripts count, misses the next one.
+/// A number of 2^53 or more can't be ours: scripts count in doubles, which skip the next one.
 #[tokio::test(start_paused = true)]
-async fn no_fencing_token_is_drawn_after_a_number_that_scripts_can_t_count_from() {
+async fn no_fencing_token_is_drawn_after_a_number_too_large_for_scripts() {
     const MOST: u64 = (1 << 53) - 1;
     for (is_checked, written, drawn) in [(true, MOST - 3, 2), (true, MOST, 0), (true, u64::MAX, 0), (false, MOST, 3)] {
         let (_time, network) = world();

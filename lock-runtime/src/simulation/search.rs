@@ -1,10 +1,9 @@
-//! A search through what may befall a few tasks: all runs in which so many things go wrong, and no more.
+//! A search through what may happen to a few tasks: every run in which at most a given number of things go wrong.
 //!
-//! A run plays the library's own code and scripts. Each command, message, push and wake-up is a choice. The usual way is that nothing
-//! special happens; the other ways are that it is late, lost, cut off, not polled, dropped, or that the process crashes. A search plays
-//! every run that goes other than the usual way in at most `bound` choices, and judges each (Emmi, Qadeer and Rakamarić,
-//! "Delay-Bounded Scheduling", POPL 2011, bound delays so; here faults count as well). The worlds try far more things together, and
-//! this leaves out none of the few.
+//! A run plays the library's own code and scripts. Each command, message, push and wake-up is a choice. Usually nothing special happens.
+//! Otherwise it is late, lost, cut off, not polled, dropped, or the process crashes. A search plays every run that deviates from the usual
+//! way in at most `bound` choices, and judges each (Emmi, Qadeer and Rakamarić, "Delay-Bounded Scheduling", POPL 2011, bound delays like
+//! this; here faults count as well). The worlds combine far more faults, but only a sample of them. A search omits none of its few.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -26,7 +25,7 @@ mod scenarios;
 
 use scenarios::{Scenario, play};
 
-/// A choice: something that may go another way.
+/// A point where a run may deviate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// A message is on its way to the server, or back.
@@ -39,7 +38,7 @@ pub(super) enum Choice {
     Wake,
 }
 
-/// How a choice goes that does not go the usual way.
+/// How a choice deviates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// A message takes `LATE` longer: others overtake it.
@@ -48,25 +47,23 @@ pub(super) enum Way {
     Stuck,
     /// The connection is cut before the command is executed.
     CutBefore,
-    /// The connection is cut before the answer to the command.
+    /// The connection is cut before the reply to the command.
     CutAfter,
-    /// The process that sent the command crashes after it was executed. Its host closes the connections.
+    /// The process that sent the command crashes after its execution. Its host closes the connections.
     Crash,
-    /// The process that sent the command is gone after it was executed, and nobody closes the connections.
+    /// The process that sent the command is gone after its execution, and its connections stay open.
     Vanish,
-    /// The push is lost.
     Lost,
     /// The task is polled only after `BUSY`.
     Unpolled,
-    /// The task is dropped.
     Dropped,
 }
 
-/// Longer than anybody waits for an answer before it is repeated.
+/// Longer than the wait for an answer before a repetition.
 const LATE: Duration = Duration::from_millis(400);
 /// Longer than a claim.
 const STUCK: Duration = Duration::from_millis(3200);
-/// Longer than a lock lies free.
+/// Longer than a lease stays free.
 const BUSY: Duration = Duration::from_millis(150);
 
 impl Choice {
@@ -80,7 +77,7 @@ impl Choice {
     }
 }
 
-/// A choice of a run, by its place among them, that goes another way.
+/// The number of a choice that deviates, and how.
 type Deviation = (usize, Way);
 
 thread_local! {
@@ -91,7 +88,7 @@ thread_local! {
 #[derive(Default)]
 struct Run {
     plan: Vec<Deviation>,
-    /// The choices that there were.
+    /// The choices so far.
     choices: Vec<Choice>,
     crashed: Vec<String>,
     wakers: Vec<Waker>,
@@ -101,7 +98,7 @@ fn in_run<T>(act: impl FnOnce(&mut Run) -> T) -> Option<T> {
     RUN.with_borrow_mut(|run| run.as_mut().map(act))
 }
 
-/// How this choice goes. `None`: as usual.
+/// How this choice deviates. `None`: the usual way.
 pub(super) fn choose(choice: Choice) -> Option<Way> {
     in_run(|run| {
         let place = run.choices.len();
@@ -120,7 +117,7 @@ pub(super) fn delay() -> Duration {
     }
 }
 
-/// The tasks of a process are gone.
+/// Drops the tasks of a process.
 pub(super) fn crash(process: &str) {
     let wakers = in_run(|run| {
         run.crashed.push(process.to_owned());
@@ -133,10 +130,10 @@ fn has_crashed(process: &str) -> bool {
     in_run(|run| run.crashed.iter().any(|crashed| crashed == process)).unwrap_or_default()
 }
 
-/// A task of a run. Its output is `None` when it was dropped, or its process crashed.
+/// A task of a run. Its output is `None` if it was dropped, or its process crashed.
 struct Searched<F> {
     process: &'static str,
-    /// It is always polled at once, and to its end.
+    /// Always polled at once, and to its end.
     is_steady: bool,
     task: Option<Pin<Box<F>>>,
     busy: Option<Pin<Box<Sleep>>>,
@@ -194,7 +191,6 @@ impl fmt::Display for Found {
     }
 }
 
-/// Plays one run.
 fn run(scenario: &Scenario, plan: &[Deviation], bug: Option<Bug>) -> (Vec<Choice>, Vec<String>) {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     RUN.set(Some(Run { plan: plan.to_vec(), ..Run::default() }));
@@ -204,8 +200,8 @@ fn run(scenario: &Scenario, plan: &[Deviation], bug: Option<Bug>) -> (Vec<Choice
     (RUN.take().unwrap().choices, broken)
 }
 
-/// Plays all runs of `scenario` with at most `bound` deviations, until one breaks a promise if `is_first_enough`. Returns how many were
-/// played, and those that broke a promise.
+/// Plays all runs of `scenario` with at most `bound` deviations, or until one breaks a promise if `is_first_enough`. Returns how many
+/// were played, and those that broke a promise.
 fn search(scenario: &Scenario, bound: usize, bug: Option<Bug>, is_first_enough: bool) -> (usize, Vec<Found>) {
     let (plans, found) = (Mutex::new(vec![Vec::new()]), Mutex::new(Vec::new()));
     let (played, busy) = (Mutex::new(0), Mutex::new(0_u32));
@@ -250,7 +246,7 @@ fn number(name: &str) -> Option<usize> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// `BOUND=2` for more, `SCENARIO='part of its name'` for one alone.
+/// `BOUND=2` searches more, `SCENARIO='part of its name'` plays only that one.
 #[test]
 fn every_promise_is_kept_in_every_run_of_a_search() {
     let bound = number("BOUND").unwrap_or(1);
@@ -264,7 +260,7 @@ fn every_promise_is_kept_in_every_run_of_a_search() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Bugs of the first list that a run with one deviation shows, or the usual run, with the scenario.
+/// Bugs of the first list that a run with at most one deviation shows, with the scenario.
 const SHOWN: [(&str, &str); 14] = [
     ("release.lua does not compare the token", "three processes"),
     ("a lock is granted without an end", "two processes"),
@@ -277,7 +273,7 @@ const SHOWN: [(&str, &str); 14] = [
     ("asks are not repeated", "two processes"),
     ("what was asked is not withdrawn", "two processes"),
     ("what is asked is noted when it is answered", "two processes"),
-    ("L3: each hold of a lease releases it", "a nested body"),
+    ("10: each hold of a lease releases it", "a nested body"),
     ("L2: the holds of a lease have one fencing token", "one process"),
     ("young holds are never confirmed", "a long hold"),
 ];
@@ -285,12 +281,12 @@ const SHOWN: [(&str, &str); 14] = [
 /// Bugs that are in no other list.
 const OWN: [(&str, Bug, &str); 4] = [
     (
-        "14: the lease of a lost body is released before the body is dropped",
+        "13: the lease of a lost body is released before the body is dropped",
         Bug::Code(Mutant::ReleasedBeforeBody),
         "released by force",
     ),
     (
-        "20: reserved fencing tokens are kept when a body inside of the hold draws one",
+        "8: reserved fencing tokens are kept when a body inside of the hold draws one",
         Bug::Code(Mutant::SmallerFencesKept),
         "a nested body",
     ),
@@ -309,7 +305,7 @@ const OWN: [(&str, Bug, &str); 4] = [
     ),
 ];
 
-/// All bugs of a search, each with its scenario.
+/// All bugs of the search, each with its scenario.
 fn bugs() -> impl Iterator<Item = (&'static str, Bug, &'static str)> {
     let bug_of = |name| seeded::ALL.iter().find(|seeded| seeded.name == name).unwrap().bug;
     SHOWN.into_iter().map(move |(name, scenario)| (name, bug_of(name), scenario)).chain(OWN)
@@ -327,7 +323,7 @@ fn each_bug_of_a_search_shows() {
 
 #[test]
 fn the_docs_list_each_bug_of_a_search() {
-    let docs = include_str!("../../../docs/faults.md");
+    let docs = include_str!("bugs.md");
     let (_, section) = docs.split_once("### Bugs of a search").unwrap();
     let (section, _) = section.split_once("\n### ").unwrap_or((section, ""));
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();

@@ -1,4 +1,4 @@
-//! Every bug that is seeded, with the check that has to catch it. docs/faults.md has the same list.
+//! Every seeded bug, with the check that has to catch it. `bugs.md` has the same list.
 
 use server_model::ScriptTime;
 
@@ -6,10 +6,9 @@ use super::late::Late;
 use super::world::{Place, Plan};
 use crate::mutants::Mutant;
 
-/// A bug, and who finds it.
+/// A bug, and the check that finds it.
 #[derive(Clone, Copy)]
 pub(super) struct Seeded {
-    /// What is wrong.
     pub(super) name: &'static str,
     pub(super) bug: Bug,
     /// The name of the check that reports it.
@@ -17,18 +16,17 @@ pub(super) struct Seeded {
     pub(super) place: Place,
     /// The worlds of that place in which it can show at all, or soon.
     pub(super) shows_in: fn(&Plan) -> bool,
-    /// It has to be found in at most this number of worlds of its kind.
+    /// It has to be found in at most this many worlds of its kind.
     pub(super) budget: u64,
-    /// A world that has shown it. It is tried first, because the search from the start would take long.
+    /// A world that has shown it. It is tried first, because a search from the start would take long.
     pub(super) seen_in: Option<u64>,
 }
 
 /// Where a bug is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bug {
-    /// In the library.
     Code(Mutant),
-    /// In its scripts: each text in place of the other.
+    /// In its scripts: replaces each first text by the second.
     Scripts(&'static [(&'static str, &'static str)]),
 }
 
@@ -72,7 +70,7 @@ const fn scripts(name: &'static str, patches: &'static [(&'static str, &'static 
     }
 }
 
-/// In this world, as long as the lock takes the same steps there.
+/// In this world, unless a change to the lock alters its steps there.
 const fn seen_in(world: u64, seeded: Seeded) -> Seeded {
     Seeded { seen_in: Some(world), ..seeded }
 }
@@ -87,7 +85,7 @@ const fn troubled(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.pause.is_some(), ..seeded }
 }
 
-/// Where the server stands still inside scripts, and they see that.
+/// Where the server stalls inside scripts, and they see that.
 const fn stalling(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.stalls > 0.0 && matches!(plan.script_time, ScriptTime::Passes), ..seeded }
 }
@@ -107,12 +105,12 @@ const fn crowded(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.keys <= 3 && plan.push_lost > 0.0, ..seeded }
 }
 
-/// Where many try all the time while the server is away.
+/// Where many tasks try all the time while the server is away.
 const fn under_load(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.load > 0, ..seeded }
 }
 
-/// Where the way to the server excuses nothing.
+/// Where the distance to the server excuses nothing.
 const fn near(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
     Seeded { shows_in, ..seeded }
 }
@@ -127,7 +125,7 @@ const fn shared(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.foreign, ..seeded }
 }
 
-/// Where leases linger, and everybody is near.
+/// Where leases linger, and all processes are near.
 const fn lingering(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.linger > 0 && plan.round_trip == 0, ..seeded }
 }
@@ -144,7 +142,7 @@ const fn on_a_quorum(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
 
 /// Where the locks are in a cluster.
 const fn in_a_cluster(seeded: Seeded) -> Seeded {
-    // A slot has to move in just the moment that matters.
+    // A slot has to move at just the right moment.
     Seeded { place: Place::Cluster, budget: RARE, ..seeded }
 }
 
@@ -166,12 +164,11 @@ const CHEAP: &str = "C11 an outage costs little";
 const HEAD: &str = "rule 4: a free lock is the queue's";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
-/// A bug has to be found in at most this number of worlds of its kind.
+/// A bug has to be found in at most this many worlds of its kind.
 const BUDGET: u64 = 200;
-/// The same for a bug that needs three late tasks, each in its own moment, or a slot that moves in its moment.
+/// For a bug that needs three late tasks, each at the right moment, or a slot that moves at the right one.
 const RARE: u64 = 1000;
 
-/// All of them.
 pub(super) const ALL: &[Seeded] = &[
     scripts(
         "release.lua does not compare the token",
@@ -200,23 +197,25 @@ pub(super) const ALL: &[Seeded] = &[
         &[("redis.call('EXISTS', queue) == 1 and waiting().hand_off(lock, queue, token)", "nil")],
         HEAD,
     ),
+    scripts(
+        "the short way of release.lua serves the last waiter",
+        &[
+            ("local is_short = #", "local is_short  = #"),
+            ("redis.pcall('ZRANGE', KEYS[2], '0', tostring(NEAR))", "redis.pcall('ZRANGE', KEYS[2], '-1', '-1')"),
+        ],
+        ORDER,
+    ),
+    scripts(
+        "the short way of release.lua grants to a waiter that does not hear",
+        &[("local is_short = #", "local is_short  = #"), ("if heard ~= 0 then", "if true then")],
+        REACH,
+    ),
     code("26: who deletes a lock does not look for waiters", Mutant::DeletedUnseen, PASSES_ON),
     seen_in(
         49,
         scripts(
             "the queue's last is served first",
             &[("number(math.max(now(), (last or 0) + 1))", "number(-now())")],
-            ORDER,
-        ),
-    ),
-    seen_in(
-        49,
-        scripts(
-            "who yields queues at the head",
-            &[(
-                "    queueing.join(queue, again_claim .. '|' .. again)",
-                "    redis.call('ZADD', queue, 0, again_claim .. '|' .. again)",
-            )],
             ORDER,
         ),
     ),
@@ -236,14 +235,14 @@ pub(super) const ALL: &[Seeded] = &[
         shared(scripts(
             "release.lua keeps a lock whose queue is of another type",
             &[
-                ("local ran, answer = pcall(pass_on, lock,", "local ran, answer = true, pass_on(lock,"),
+                ("local ran, failure = pcall(pass_on, lock,", "local ran, failure = true, pass_on(lock,"),
                 ("if ARGV[1] ~= '' and value == ARGV[1] then", "if false then"),
             ],
             UNUSED,
         )),
     ),
     seen_in(
-        7455,
+        3424,
         stalling(scripts(
             "a lock is passed on before the clock is read",
             &[
@@ -280,15 +279,15 @@ pub(super) const ALL: &[Seeded] = &[
         &[("queueing.leave(queue, claim .. '|' .. token)", "false")],
         UNUSED,
     )),
-    seen_in(1266, code("12: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
+    seen_in(1266, code("1: a grant that nobody waits for is left", Mutant::StrayGrantKept, UNUSED)),
     on_a_quorum(|_| true, code("Q3: the servers that drew less are left behind", Mutant::SmallerDrawsLeft, FENCES)),
-    on_a_quorum(|_| true, code("Q2: the token of a refused ask is used again", Mutant::RefusedTokenKept, BACKED)),
+    on_a_quorum(|_| true, code("5: the token of a refused ask is used again", Mutant::RefusedTokenKept, BACKED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
     seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, ERRORS))),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
-    code("L5: a task that is gone stays in the queue", Mutant::DeadTaskStays, RELEASED),
+    code("L7: a task that is gone stays in the queue", Mutant::DeadTaskStays, RELEASED),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
@@ -300,7 +299,7 @@ pub(super) const ALL: &[Seeded] = &[
         ),
     ),
     code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
-    code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
+    code("L1: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
     seen_in(875, lingering(code("L9: a lease lingers on though another process waits", Mutant::LingersOn, UNUSED))),
     lingering(code("L9: a lease lingers past its deadline, and is used", Mutant::LingerUnchecked, ERRORS)),
     lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, RELEASED)),
@@ -316,7 +315,7 @@ pub(super) const ALL: &[Seeded] = &[
         |plan| plan.pause.is_some() && plan.round_trip <= 1,
         code("an outage is told as a busy lock", Mutant::SilenceIsBusy, ERRORS),
     ),
-    code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
+    code("10: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
     seen_in(
         2240,
@@ -330,7 +329,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("whatever is polled inside of a body is part of it", Mutant::StrangerIsInside, OVERLAP),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     late(code("L7: what no task takes stays where it is", Mutant::FreeLeaseKept, UNUSED)),
-    late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
+    late(code("1: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
         1058,

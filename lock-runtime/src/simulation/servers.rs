@@ -13,11 +13,16 @@ use super::seeded::Bug;
 use super::world::Plan;
 use crate::store::voter::MARKER;
 
-/// A server with a bug in its scripts or without, and with a command of its own for the release of a lock or without.
+/// A server, with or without a bug in its scripts, and with or without a command of its own for releasing a lock.
 pub(super) fn model_server(bug: Option<Bug>, delete: Option<&'static str>) -> ModelServer {
     let mut server = ModelServer::new();
-    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
+    let patches = bug.map(Bug::patches).unwrap_or_default();
+    for (from, to) in patches {
         server.patch(from, to);
+    }
+    if !patches.is_empty() {
+        // A bug in the long path of a release shows only without the short path. A bug in the short path has already changed this line.
+        server.patch("local is_short = #", "local is_short = false and #");
     }
     if let Some(name) = delete {
         server.set_delete(name);
@@ -25,7 +30,7 @@ pub(super) fn model_server(bug: Option<Bug>, delete: Option<&'static str>) -> Mo
     server
 }
 
-/// What a server's own command for a release is called; half of the servers have none. Nothing else in the world depends on it.
+/// The name of the server's own command for a release; half of the servers have none. Nothing else in the world depends on it.
 pub(super) fn choose_delete(random: &Rng) -> Option<&'static str> {
     random.clone().choice([None, Some("DELIFEQ"), None, Some("DELEX")]).flatten()
 }
@@ -34,11 +39,10 @@ pub(super) fn choose_delete(random: &Rng) -> Option<&'static str> {
 pub(super) struct Servers(Vec<Arc<Network>>);
 
 impl Servers {
-    /// With a bug in their scripts or without.
     pub(super) fn of(plan: &Plan, bug: Option<Bug>, random: &mut Rng) -> Self {
         let model = |number| {
             let mut server = model_server(bug, plan.delete);
-            // Worlds have few processes: each but the first of a queue pauses for a second time of the beat.
+            // Worlds have few processes: all but the first of a queue pause, for a second each time.
             server.patch("local NEAR = 16 ", "local NEAR = 1 ");
             server.patch("local PAUSE = 8000 ", "local PAUSE = 1000 ");
             server.set_script_time(plan.script_time);
@@ -70,7 +74,7 @@ impl Servers {
         &self.0[0]
     }
 
-    /// Whom a fault hits: each second one on a quorum hits one server alone.
+    /// The servers that a fault hits: on a quorum, every other one hits one server alone.
     pub(super) fn hit(&self, random: &mut Rng) -> Self {
         if self.0.len() > 1 && random.bool() {
             Self(vec![Arc::clone(&self.0[random.usize(..self.0.len())])])
@@ -124,7 +128,7 @@ impl Servers {
     }
 }
 
-/// The server of a quorum may vote: it has been in service for long.
+/// Lets a server of a quorum vote as if it had been in service for long.
 fn put_in_service(network: &Network) {
     network.server(|server, now| {
         let client = server.connect();

@@ -1,5 +1,5 @@
-//! Readers, writers and permits in many worlds: what overlaps, who starves, and what is left behind. In some of them holds are lost while
-//! tasks that were called have not come.
+//! Readers, writers and permits in many worlds: what overlaps, which tasks starve, and what is left behind. In some of them holds are lost
+//! while woken tasks are not polled.
 //!
 //! These worlds have checks of their own, which look at the guards themselves.
 
@@ -29,18 +29,18 @@ use crate::{LockError, LockGuard, LockManager, OnBusy};
 mod dead;
 mod scenes;
 
-/// A bug has to show in this number of worlds.
+/// A bug has to show in this many worlds.
 const WORLDS: u64 = 40;
 const PATIENT: Duration = Duration::from_secs(40);
 const LEASE: Duration = Duration::from_secs(3);
-/// For so long there are faults.
+/// How long there are faults.
 const FAULTS: Duration = Duration::from_secs(4);
-/// How many permits there are.
+/// How many permits exist.
 const PERMITS: u32 = 2;
-/// A round of the server's queue takes no longer where nothing goes wrong: each of three processes has the lock alone, and then shared,
-/// each time for the longest hold and a few messages.
+/// The longest round of the server's queue without faults: each of three processes has the lock alone, and then shared, each time for the
+/// longest hold and a few messages.
 const ROUND: Duration = Duration::from_millis(200);
-/// Nobody waits for longer in a crowd. There most tasks of a process share the lock.
+/// The longest wait in a crowd, where most tasks of a process share the lock.
 const SOON_IN_A_CROWD: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +48,17 @@ enum Mode {
     Alone,
     Read,
     Permit,
-    /// The only permit: another number of them.
+    /// The only permit: a request with another number of permits.
     Only,
-    /// Alone, and in place of whoever has the lock.
+    /// Alone, replacing the holder.
     Newest,
 }
 
-/// What a world is about.
+/// What a world contains.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each adds to the world by itself")]
 struct Scene {
     modes: &'static [Mode],
-    /// Whether there are faults.
     is_troubled: bool,
     /// Whether some readers are polled seldom.
     is_late: bool,
@@ -67,22 +66,22 @@ struct Scene {
     is_dense: bool,
     /// Whether the leases of readers and writers linger.
     lingers: bool,
-    /// Whether all tasks are of one process.
+    /// Whether all tasks belong to one process.
     is_one_process: bool,
     /// Whether holds are lost, and tasks of all modes are polled seldom.
     loses: bool,
-    /// Whether the store is in memory.
+    /// Whether the store is the embedded one.
     is_embedded: bool,
 }
 
 const READERS: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Alone]);
 const PERMITTED: Scene = Scene::of(&[Mode::Permit, Mode::Permit, Mode::Permit, Mode::Alone]);
-/// All that can be in each other's way, in one process and in several.
+/// All modes that exclude each other, in one process and in several.
 const MIXED: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Alone, Mode::Permit]).lingering();
 /// Each process has some readers at any time.
 const CROWDED: Scene =
     Scene { is_dense: true, ..Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Alone]) };
-/// Two numbers of permits in one process: nobody but the process itself can tell the one queue of the other.
+/// Two numbers of permits in one process: only the process itself can tell the queues apart.
 const NUMBERS: Scene = Scene {
     is_dense: true,
     is_one_process: true,
@@ -117,33 +116,32 @@ impl Scene {
     }
 }
 
-/// What a world showed.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a promise of its own")]
 struct Shown {
-    /// A holder of the lock alone was beside another.
+    /// An exclusive holder was not alone.
     overlap: bool,
-    /// There were more permits than may be.
+    /// There were more permits than allowed.
     too_many: bool,
-    /// A task had the lock, and its manager knew of no lock in use.
+    /// A task had the lock, but its manager knew of no lock in use.
     unknown: bool,
     /// A fencing token was not greater than that of an earlier hold.
     stale_fence: bool,
-    /// The longest that a patient task waited.
+    /// The longest wait of a patient task.
     longest: Duration,
-    /// The longest that a patient task should wait where nothing goes wrong.
+    /// The longest expected wait of a patient task without faults.
     soon: Duration,
     /// A patient task did not get the lock.
     starved: bool,
-    /// A hold was lost before its release, although nothing went wrong.
+    /// A hold was lost before its release, without a fault.
     lost: bool,
-    /// What stood on the server in the end.
+    /// What was left on the server at the end.
     left: Vec<String>,
-    /// Slots that were still in use in the end.
+    /// Slots still in use at the end.
     slots: usize,
-    /// Whether something of the world stays in memory when all of it is dropped.
+    /// Whether part of the world stays in memory when all of it is dropped.
     is_kept: bool,
-    /// How often readers shared, or several had permits.
+    /// How often readers shared, or several tasks had permits.
     shared: u64,
     /// How often a lease lingered when a hold had ended.
     lingered: u64,
@@ -164,7 +162,7 @@ impl Shown {
     }
 }
 
-/// Who holds the lock now, and what was seen so far.
+/// The current holders, and the violations so far.
 #[derive(Default)]
 struct Board {
     holds: Vec<(Mode, Weak<LockGuard>)>,
@@ -183,15 +181,15 @@ impl Board {
         let is_of_one = |mode| matches!(mode, Mode::Alone | Mode::Newest);
         let is_alone = is_of_one(mode) || self.holds.iter().any(|(mode, _)| is_of_one(*mode));
         self.shown.overlap |= is_alone && others > 0;
-        // A request for the larger number may come beside the only permit.
+        // A request for the larger number may be granted next to the only permit.
         let is_permit = |mode| matches!(mode, Mode::Permit | Mode::Only);
         let permits = self.holds.iter().filter(|(mode, _)| is_permit(*mode)).count();
         self.shown.too_many |= is_permit(mode) && permits >= PERMITS as usize;
-        // What the store has granted may be heard of after another grant. A hand-over is seen as it is.
+        // The store's grants may be seen in another order. A hand-over is seen as it happens.
         self.shown.too_many |= mode == Mode::Only && path == Path::HandOver && permits > 0;
         self.shown.shared += u64::from(others > 0);
         self.holds.push((mode, Arc::downgrade(guard)));
-        // Of those who share the lock, one may look later at a token that it drew earlier.
+        // Of several tasks that share the lock, one may see a token late that it drew earlier.
         if let Some(fence) = guard.fencing_token().map(u64::from) {
             self.shown.stale_fence |= is_of_one(mode) && fence <= self.fence;
             self.fence = self.fence.max(fence);
@@ -283,7 +281,7 @@ impl Task {
         }
     }
 
-    /// Lives, and is polled only now and then.
+    /// Lives, but is polled only now and then.
     async fn live_late(self) {
         let mut random = Rng::with_seed(self.random.clone().u64(..));
         let mut life = Box::pin(self.live());
@@ -326,7 +324,7 @@ async fn trouble(network: &Network, mut random: Rng) {
     network.set_conditions(Conditions { delay, ..Conditions::default() });
 }
 
-/// Somebody takes the lock from all who have it, again and again, or says that another client has changed it, which is not so.
+/// Takes the lock from all holders again and again, or falsely reports that another client has changed it.
 async fn lose(processes: [LockManager; 3], mut random: Rng) {
     let end = Instant::now() + FAULTS;
     while Instant::now() < end {
@@ -381,11 +379,11 @@ async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network
     for locks in &processes[..2] {
         locks.shutdown().await;
     }
-    // The leases of a process that was killed end by themselves, and so does its place in the queue.
+    // The leases of a killed process expire, and so does its place in the queue.
     sleep(LEASE * 2 + Duration::from_secs(15)).await;
     let keys = network.server(ModelServer::snapshot);
     let mut shown = board.lock().unwrap().shown.clone();
-    // Of the tasks of one process that want the lock alone, each round serves one (rule L4). So a task waits for a round for each of them.
+    // Each round serves one of a process's tasks that want the lock alone (rule L4). So a task waits one round for each of them.
     let rounds = u32::try_from(tasks_each.max(3)).unwrap();
     shown.soon = if scene.is_dense { SOON_IN_A_CROWD } else { ROUND * rounds };
     shown.left = keys
@@ -405,7 +403,7 @@ fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     shown
 }
 
-/// Whoever has the lock loses it soon.
+/// A world in which every holder loses the lock soon.
 const REPLACED: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Newest, Mode::Alone, Mode::Permit]);
 
 const SCENES: [Scene; 16] = [
@@ -494,7 +492,7 @@ fn each_bug_of_shared_leases_shows() {
             shown.starved
         }),
     ];
-    // A world without a crowd costs little.
+    // A world without a crowd is cheap.
     let worlds = |scene: Scene| if scene.is_dense { WORLDS } else { WORLDS * 5 };
     let is_hidden =
         |&&(_, bug, scene, is_shown): &&Case| !(0..worlds(scene)).any(|seed| is_shown(&shown(seed, scene, Some(bug))));

@@ -1,4 +1,4 @@
-//! [`Stall`]: the server stood still in the middle of a script, and everybody who waits for it.
+//! [`Stall`]: the server stalled in the middle of a script, and with it all its clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// How many microseconds a command that begins now takes, by a server's clock of this speed.
+    /// A command that starts now takes `taken` microseconds, by a server clock with this speed.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "seconds")]
     pub(super) fn of(taken: u64, rate: f64) -> Option<Self> {
-        // By the host's clock, and not a moment less: the server's must not go back.
+        // By the host's clock, and never less: the server's clock must not go back.
         let span = Duration::from_micros((taken as f64 / rate) as u64 + 2);
         (taken > 0).then(|| Self { from: time::now().unwrap_or_default(), ends: Instant::now() + span })
     }
 
-    /// Writes it down when it is over.
+    /// Records it when it is over.
     pub(super) async fn note(self, network: Arc<Network>) {
         sleep_until(self.ends).await;
         let what = What::Fault { kind: "StopServer".into(), target: "server".into(), from: self.from };

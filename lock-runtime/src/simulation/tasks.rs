@@ -1,4 +1,4 @@
-//! [`Task`]: uses locks in every way, and writes down how it went.
+//! [`Task`]: uses locks in every way, and records the outcomes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::time;
 use super::world::{Plan, nanos};
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
-/// A timeout with which an acquire outlasts any crash, after the faults.
+/// The timeout of an acquire that outlasts any crash, after the faults.
 const PATIENT: Duration = Duration::from_secs(20);
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the world or the task")]
@@ -31,24 +31,23 @@ pub(super) struct Task {
     /// The shortest and the longest lease, in milliseconds.
     shortest: u64,
     lease: u64,
-    /// Until when there are faults.
+    /// When the faults end.
     end: Instant,
     is_busy: bool,
-    /// A single try waits for as many answers as a fencing token takes.
+    /// Whether a single try waits for as many replies as a fencing token takes.
     fences_tries: bool,
-    /// What is wrong with the server shows under those who rely on it for long.
+    /// Whether holds are long, to show what is wrong with the server.
     is_long: bool,
     is_forgetful: bool,
-    /// It drops what it holds, and asks for it in the same instant.
+    /// Whether it drops its hold and asks again in the same instant.
     is_greedy: bool,
-    /// It is polled late now and then.
+    /// Whether it is polled late now and then.
     is_late: bool,
     /// For how many milliseconds its leases may linger.
     linger: u64,
     random: Rng,
 }
 
-/// The diary of a task.
 #[derive(Clone)]
 struct Notes {
     network: Arc<Network>,
@@ -79,7 +78,7 @@ impl Notes {
         self.note(What::Released { attempt: self.attempt, how, text });
     }
 
-    /// How a body ended that was `entered`, or was not; `None` when it was dropped.
+    /// Records how a body ended and whether it was `entered`; `None` when it was dropped.
     fn ended(&self, outcome: Option<Result<(), LockError>>, entered: &AtomicBool) {
         match outcome {
             Some(outcome) if entered.load(Ordering::Relaxed) => self.released(outcome),
@@ -95,7 +94,7 @@ impl Notes {
         }
     }
 
-    /// Looks at the deadline of a hold; whether there is time left.
+    /// Checks the deadline of a hold; returns whether there is time left.
     fn look(&self, guard: &LockGuard) -> bool {
         let until = until(guard);
         self.note(What::Seen { attempt: self.attempt, until });
@@ -124,7 +123,7 @@ impl Task {
             lease: plan.lease,
             end,
             is_busy,
-            // On a quorum the draw takes two round trips more, and a command has half a second.
+            // On a quorum a draw takes two more round trips, and a command has half a second.
             fences_tries: plan.servers == 1 || plan.round_trip * 3 < 500,
             is_long: plan.forgetful || plan.stalls > 0.0,
             is_forgetful: plan.forgetful,
@@ -135,7 +134,7 @@ impl Task {
         }
     }
 
-    /// Uses locks while there are faults and a while longer.
+    /// Uses locks during the faults and a while longer.
     pub(super) async fn live(mut self) {
         let longer = Duration::from_millis(if self.is_busy { 200 } else { 2000 });
         while Instant::now() < self.end + longer {
@@ -170,7 +169,7 @@ impl Task {
             request = request.linger(Duration::from_millis(self.random.u64(0..=self.linger)));
         }
         let is_patient = timeout == PATIENT;
-        // Of a body it is not known until when it relies on the lock.
+        // It is not known until when a body relies on the lock.
         if !self.is_greedy && !self.is_forgetful && self.random.u8(..3) == 0 {
             let stranger = self.stranger(key);
             self.run(request, used, is_patient, stranger).await;
@@ -179,7 +178,7 @@ impl Task {
         }
     }
 
-    /// Somebody else who tries to get the lock, polled by an executor that a body drives.
+    /// Another task that tries to get the lock, and that an executor polls inside a body.
     fn stranger(&self, key: u64) -> Option<Stranger> {
         if !self.notes.attempt.is_multiple_of(4) {
             return None;
@@ -192,14 +191,14 @@ impl Task {
             notes.note(What::Acquire { attempt: notes.attempt, key: format!("k:{key}"), wanted });
             let body = Body::new(&notes, Duration::from_millis(5), None);
             let entered = Arc::clone(&body.entered);
-            // It is polled with the body that drives it, and has to be through by then.
+            // It is polled with the body that drives it, and has to be done by then.
             let outcome = polled(request.run(body), Some(2)).await;
             notes.ended(outcome, &entered);
         }))
     }
 
-    /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
-    /// None reaches far into the time after the faults, when everybody has to get his turn.
+    /// How long the lock is used: mostly briefly, and sometimes for longer than its lease. No use reaches far beyond the faults, when
+    /// every task has to get its turn.
     fn use_of(&mut self, timeout: Duration) -> Duration {
         if self.is_busy {
             return Duration::from_millis(1);
@@ -290,9 +289,9 @@ impl Task {
     }
 }
 
-/// A task of an executor that is driven inside of a body.
+/// A task of an executor that a body drives.
 type Stranger = Pin<Box<dyn Future<Output = ()> + Send>>;
-/// The number of a stranger is that of the task whose body polls it, and so much more.
+/// A stranger's number is this plus the number of the task whose body polls it.
 const STRANGER: u32 = 2000;
 
 /// A body, which believes that it holds the lock from its first poll to its last.
@@ -301,7 +300,7 @@ struct Body {
     work: Pin<Box<Sleep>>,
     entered: Arc<AtomicBool>,
     is_over: bool,
-    /// Until it is through.
+    /// `None` once it is done.
     stranger: Option<Stranger>,
 }
 
@@ -349,7 +348,7 @@ impl Drop for Body {
     }
 }
 
-/// Polls a future at most this number of times, and drops it then.
+/// Polls a future at most this many times, and then drops it.
 async fn polled<F: Future>(future: F, most: Option<u32>) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut polls = 0;
@@ -357,7 +356,7 @@ async fn polled<F: Future>(future: F, most: Option<u32>) -> Option<F::Output> {
         polls += 1;
         match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The last poll that it gets: nothing would wake this task for dropping it.
+            // This was its last poll: nothing would wake this task for dropping it.
             Poll::Pending if most == Some(polls) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -365,12 +364,12 @@ async fn polled<F: Future>(future: F, most: Option<u32>) -> Option<F::Output> {
     .await
 }
 
-/// Whether leases linger in this process, where they do so in some.
+/// Whether leases linger in this process, in a world where they do in some.
 pub(super) fn lingers(process: &str) -> bool {
     process.starts_with("p0") || process.starts_with("p2")
 }
 
-/// The instant until which a hold is good; 0 when it is good no more.
+/// The instant until which a hold is good; 0 when it is over.
 pub(super) fn until(guard: &LockGuard) -> u64 {
     let now = time::now().unwrap_or_default();
     match guard.remaining() {

@@ -1,4 +1,5 @@
-//! Holds that keep others out for `at_least`, and end at `max_hold`, in many worlds.
+//! Holds that keep others out for `at_least` and end at `max_hold`, and bodies that are dropped before their end and make the lock rest for
+//! its `lock_delay`, in many worlds.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use server_model::ModelServer;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -21,16 +23,16 @@ use crate::{LockError, LockManager};
 /// A bug has to show in this number of worlds.
 const WORLDS: u64 = 100;
 const ROUNDS: u32 = 6;
-/// Longer than everybody else together needs the lock.
+/// Longer than all others together need the lock.
 const PATIENT: Duration = Duration::from_mins(1);
-/// What was kept from others is free by then.
+/// By then everything that kept others out is free.
 const SETTLED: Duration = Duration::from_secs(8);
 /// What a few messages take.
 const MESSAGES: Duration = Duration::from_millis(20);
 /// Timers have whole milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
-const TOO_SOON: &str = "a second holder came sooner than `at_least`";
+const TOO_SOON: &str = "a second holder came sooner than `at_least`, or `lock_delay`";
 const PAST_MAX_HOLD: &str = "a hold goes on after `max_hold`";
 
 /// What was seen of the lock.
@@ -53,7 +55,11 @@ impl Task {
     async fn live(mut self) {
         for _ in 0..ROUNDS {
             sleep(Duration::from_millis(self.random.u64(..60))).await;
-            self.once().await;
+            if self.random.u8(..4) == 0 {
+                self.drop_a_body().await;
+            } else {
+                self.once().await;
+            }
         }
     }
 
@@ -97,6 +103,34 @@ impl Task {
                 ));
             }
             _ => {}
+        }
+    }
+
+    /// Drops a body before its end. Its messages may arrive later, so the lock rests.
+    async fn drop_a_body(&mut self) {
+        let [used, delay] = [0..200, 20..400].map(|range| Duration::from_millis(self.random.u64(range)));
+        let begun = Notify::new();
+        let body = async {
+            self.begin(Instant::now());
+            begun.notify_one();
+            std::future::pending::<()>().await;
+        };
+        let dropped = async {
+            begun.notified().await;
+            sleep(used).await;
+        };
+        tokio::select! {
+            ended = self.locks.lock("k", &0).timeout(PATIENT).lock_delay(delay).run(body) => {
+                if !self.is_troubled {
+                    self.see(format!("a body ended by itself: {ended:?}"));
+                }
+            }
+            () = dropped => {}
+        }
+        // With faults, the message that makes the lock rest may be lost.
+        if !self.is_troubled {
+            let mut board = self.board.lock().unwrap();
+            board.kept_until = board.kept_until.max(Some(Instant::now() + delay));
         }
     }
 
@@ -184,11 +218,12 @@ fn each_bug_of_terms_shows() {
         (Mutant::RestSkipped, TOO_SOON),
         (Mutant::RestWithdrawn, TOO_SOON),
         (Mutant::KeptWithoutStore, TOO_SOON),
+        (Mutant::NotDelayed, TOO_SOON),
         (Mutant::RenewedPastMaxHold, PAST_MAX_HOLD),
     ];
     for (bug, what) in cases {
         let shows = |world: &u64| seen(*world, Some(bug)).iter().any(|text| text.starts_with(what));
-        let world = (0..WORLDS).find(shows);
+        let world = (0..WORLDS * 10).find(shows);
         println!("{bug:?}: world {world:?}");
         assert!(world.is_some(), "{bug:?}");
     }

@@ -13,7 +13,7 @@ fn explain(seed: u64, outcome: &Outcome) -> String {
     format!("seed {seed}: {} violations\n{:?}\n{}", outcome.violations.len(), outcome.plan, found.join("\n"))
 }
 
-/// `SEED=7 EVENTS=1`: all that happened.
+/// `SEED=7 EVENTS=1` prints all events.
 fn dump(outcome: &Outcome) {
     if std::env::var_os("EVENTS").is_some() {
         for event in &outcome.history.events {
@@ -22,14 +22,14 @@ fn dump(outcome: &Outcome) {
     }
 }
 
-/// `SEEDS=20000` for more, `SEED=7` for one alone, and both for that number of worlds from that seed on.
+/// `SEEDS=20000` runs more, `SEED=7` only that one, and both together run that many worlds from that seed on.
 fn seeds(usually: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let count = number("SEEDS");
     number("SEED").map_or(0..count.unwrap_or(usually), |seed: u64| seed..seed + count.unwrap_or(1))
 }
 
-/// Runs a check in each world, on all processors. It returns what it found.
+/// Runs a check in each world, on all processors. The check returns the violations.
 pub(super) fn in_each_world(usually: u64, check: impl Fn(u64) -> Vec<String> + Sync) {
     let (next, found) = (Mutex::new(seeds(usually)), Mutex::new(Vec::new()));
     on_all_processors(|| {
@@ -94,7 +94,7 @@ fn the_same_seed_is_the_same_history() {
     }
 }
 
-/// `MUTANT='part of a name in docs/faults.md,…'` for some alone, `SEEDS=20000` for more worlds than usual.
+/// `MUTANT='part of a name in bugs.md,…'` runs only some, `SEEDS=20000` more worlds than usual.
 #[test]
 fn each_seeded_bug_is_caught_by_its_check() {
     let only = std::env::var("MUTANT").unwrap_or_default();
@@ -113,7 +113,7 @@ fn each_seeded_bug_is_caught_by_its_check() {
             let caught = recorded.into_iter().chain(searched).find(|seed| {
                 let found = run(seeded.place, *seed, Some(seeded.bug)).violations;
                 others.extend(found.iter().map(|violation| violation.check));
-                // Not in a world that shows what is wrong without the bug, too.
+                // Not in a world that also shows the violation without the bug.
                 found.iter().any(|violation| violation.check == seeded.check)
                     && run(seeded.place, *seed, None).violations.is_empty()
             });
@@ -145,9 +145,9 @@ fn each_patch_changes_a_script() {
 
 #[test]
 fn the_docs_list_each_seeded_bug_and_its_check() {
-    let docs = include_str!("../../../docs/faults.md");
-    let (_, section) = docs.split_once("## Bugs on purpose").unwrap();
-    // A release by force has worlds of its own, and a list of its own.
+    let docs = include_str!("bugs.md");
+    let (_, section) = docs.split_once("## Bugs in simulated worlds").unwrap();
+    // Releases by force have worlds and a list of their own.
     let (section, _) = section.split_once("\n### ").unwrap();
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     let wanted: Vec<_> = ALL.iter().map(|seeded| format!("| {} | {} |", seeded.name, seeded.check)).collect();

@@ -1,4 +1,4 @@
-//! A lock that is given away and adopted, in many worlds: who has it, and when the next one gets it.
+//! A lock that is given away and adopted, in many worlds: who holds it, and when the next process gets it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,34 +18,33 @@ use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{FencingToken, LockManager, LockTicket};
 
-/// In how many worlds a bug has to show.
+/// A bug has to show in this many worlds.
 const WORLDS: u64 = 600;
-/// How long connections are cut, in half of the worlds. A connection is made by five commands, each of which may be the last one.
+/// How long connections are cut, in half of the worlds. Connecting takes five commands, each of which may be the last one.
 const ROUGH: Duration = Duration::from_secs(2);
-/// More than all messages take, to and fro, with what is repeated.
+/// More than all messages take, both ways, with repetitions.
 const SOON: Duration = Duration::from_secs(1);
-/// Messages take their time, as in the other worlds.
+/// Messages are delayed, as in the other worlds.
 const NOISE: Duration = Duration::from_millis(50);
 const WAIT: Duration = Duration::from_secs(40);
 const LEASE: Duration = Duration::from_secs(12);
 const KEPT: Duration = Duration::from_secs(8);
 const WORK: Duration = Duration::from_millis(50);
 
-/// What a world showed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     has_ticket: bool,
     adoptions: usize,
-    /// How many adopters were told that the ticket is over.
+    /// How many adopters learned that the ticket is over.
     told_lost: usize,
     overlap: bool,
     /// Whether each fencing token was larger than the giver's.
     in_order: bool,
-    /// How long the next one waited after the last user of the lock was gone.
+    /// How long the next process waited after the lock's last user was gone.
     next_after: Duration,
 }
 
-/// Counts who uses the lock.
+/// Counts the users of the lock.
 struct User<'a>(&'a AtomicU32);
 
 impl<'a> User<'a> {
@@ -61,7 +60,7 @@ impl Drop for User<'_> {
     }
 }
 
-/// A lock is given away. Two processes adopt it by one ticket, or none does (`has_adopters`), and another one waits for it.
+/// A lock is given away. Two processes adopt it by one ticket, or none does (`has_adopters`), and another process waits for it.
 async fn play(seed: u64, bug: Option<Bug>, has_adopters: bool) -> Shown {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
@@ -167,7 +166,7 @@ fn every_promise_is_kept_by_a_ticket_and_its_adopters() {
         let is_right = !shown.overlap && shown.adoptions <= 1 && shown.in_order && shown.told_lost < 2;
         if is_right && shown.next_after < soon + NOISE { Vec::new() } else { vec![format!("{shown:?}")] }
     });
-    // Both ways are gone: with a ticket, and with a giver that gave up.
+    // Both cases happened: one with a ticket, and one with a giver that gave up.
     assert!(std::env::var("SEED").is_ok() || tickets.iter().all(|count| count.load(Ordering::Relaxed) > 0));
 }
 
@@ -248,7 +247,7 @@ fn each_bug_of_a_ticket_shows() {
 
 #[test]
 fn the_docs_list_each_bug_of_a_ticket() {
-    let docs = include_str!("../../../docs/faults.md");
+    let docs = include_str!("bugs.md");
     let (_, section) = docs.split_once("### Bugs of a hold that is given away").unwrap();
     let (section, _) = section.split_once("\n### ").unwrap();
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();

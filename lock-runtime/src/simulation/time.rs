@@ -1,4 +1,4 @@
-//! The clocks of a simulated host: tokio's paused one, and the time that the host was suspended. And its chances.
+//! The clocks of a simulated host: tokio's paused one, and the time for which the host was suspended. And its random numbers.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 /// A history starts here, so that nothing is at zero.
 const START: Duration = Duration::from_secs(1);
 
-/// Whoever looks at the clock so often without seeing it go on will look for ever.
+/// After this many readings of a clock that stands still, a task would read it for ever.
 const MOST_LOOKS: u32 = 1_000_000;
 
 thread_local! {
     static HOST: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
-    /// When the clock was last looked at, and how often in that instant.
+    /// When the clock was last read, and how often in that instant.
     static LOOKS: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
-    /// What is by chance on a simulated host.
+    /// The random numbers of a simulated host.
     static CHANCES: RefCell<Option<Rng>> = const { RefCell::new(None) };
-    /// Whoever saw the clock stand still may have been a task that nobody waits for.
+    /// Kept here, because nobody may await the task that saw the clock stand still.
     static STANDS_STILL: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -44,6 +44,11 @@ impl Drop for Simulated {
     }
 }
 
+/// Whether this thread is a simulated host. State that all managers of a process share must not affect it.
+pub(crate) fn is_simulated() -> bool {
+    HOST.get().is_some()
+}
+
 /// The boot-time and wall clocks of a simulated host in nanoseconds; `None` on a real one.
 pub(super) fn now() -> Option<u64> {
     let (start, suspended) = HOST.get()?;
@@ -58,17 +63,17 @@ pub(super) fn now() -> Option<u64> {
     Some(super::world::nanos(START + now.duration_since(start) + suspended))
 }
 
-/// A number by chance, the same in each run of a world; `None` on a real host.
+/// A random number, the same in each run of a world; `None` on a real host.
 pub(crate) fn chance() -> Option<u64> {
     CHANCES.with_borrow_mut(|chances| chances.as_mut().map(|random| random.u64(..)))
 }
 
-/// Whether somebody looked at the clock for so long that time could not go on.
+/// Whether a task read the clock so often that time could not go on.
 pub(super) fn stood_still() -> bool {
     STANDS_STILL.get()
 }
 
-/// The host sleeps: its timers stand still, and nothing else does.
+/// The host sleeps: only its timers stand still.
 pub(super) fn suspend(span: Duration) {
     HOST.set(HOST.get().map(|(start, suspended)| (start, suspended + span)));
 }

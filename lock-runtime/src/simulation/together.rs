@@ -1,4 +1,4 @@
-//! Claims that go out in one write: what becomes of each when another is refused, or when its task is gone.
+//! Claims that are sent in one write: what happens to each when another is refused, or when its task is gone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,11 +18,11 @@ use super::time::Simulated;
 use crate::{LockError, LockGuard, LockManager};
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
-/// The first claim goes at once; then the connection is busy.
+/// The first claim goes out at once; then the connection is busy.
 const ALONE: u32 = 1;
 const COUNT: u32 = 8;
 
-/// A manager that is connected, and at such a distance that what it sends is on its way for a while.
+/// A connected manager at a distance that keeps its commands on their way for a while.
 async fn world() -> (Simulated, Arc<Network>, LockManager) {
     let (time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
     let locks = connect(&network, "p");
@@ -40,7 +40,7 @@ fn locks_of(network: &Network) -> Vec<String> {
     keys.map(|(key, _)| key).filter(|key| key.starts_with("k:")).collect()
 }
 
-/// How many tasks have the lock that they asked for, when one of their keys is no lock at all.
+/// How many tasks get their lock when one key holds a value that is not a lock.
 async fn granted_beside_a_refused_one() -> usize {
     let (_time, network, locks) = world().await;
     network.execute(&["RPUSH", "k:5", "theirs"]);
@@ -63,7 +63,7 @@ async fn a_claim_whose_task_is_gone_before_it_is_sent_leaves_nothing() {
     for acquire in &mut asking {
         assert!(acquire.now_or_never().is_none());
     }
-    // The first is sent by now, and the others are not.
+    // By now the first is sent, and the others are not.
     asking.truncate(ALONE as usize);
     let guards = join_all(asking).await;
     sleep(ROUND_TRIP * 3).await;

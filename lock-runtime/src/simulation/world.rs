@@ -24,15 +24,15 @@ use super::time::{self, Simulated};
 use crate::mutants::Seeded;
 use crate::store::voter::MARKER;
 
-/// No world lasts longer, in its own time.
+/// The longest world, in its own time.
 const LONGEST: Duration = Duration::from_mins(5);
-/// An outage under load takes no longer.
+/// The longest outage under load.
 const OUTAGE: Duration = Duration::from_secs(10);
 
 /// The distances of the table in docs/topologies.md; mostly the server is near.
 pub(super) const ROUND_TRIPS: [u64; 10] = [0, 0, 0, 0, 0, 1, 30, 100, 200, 400];
 
-/// What is true however late anything is.
+/// The checks that hold even when anything is late.
 const ALWAYS: [&str; 8] = [
     "C1 claims never overlap",
     "C2 fences increase",
@@ -44,58 +44,58 @@ const ALWAYS: [&str; 8] = [
     "rule 4: a free lock is the queue's",
 ];
 
-/// How many tasks and faults, and of which kinds; all by the seed.
+/// How many tasks and faults there are, and of which kinds; the seed decides all of it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// How many servers there are: one, or those of a quorum.
+    /// One server, or those of a quorum.
     pub(super) servers: usize,
-    /// How many nodes of a cluster have the data of the one server; 0 when it is no cluster.
+    /// How many nodes of a cluster have the data of the one server; 0 without a cluster.
     pub(super) nodes: usize,
     pub(super) processes: usize,
     pub(super) tasks: u32,
     pub(super) keys: u64,
-    /// All tasks want the lock all the time, and for a moment only.
+    /// All tasks want the lock all the time, and only for a moment.
     pub(super) is_busy: bool,
     /// The longest lease, in milliseconds.
     pub(super) lease: u64,
     /// How long there are faults.
     pub(super) faults: Duration,
-    /// How many pushes are lost meanwhile, whatever else happens.
+    /// The chance that a push is lost during the faults, whatever else happens.
     pub(super) push_lost: f64,
-    /// After how many commands the connection is cut before the reply.
+    /// How often the connection is cut between a command and its reply.
     pub(super) cut: f64,
-    /// How often the server stands still before a command of a script.
+    /// How often the server stalls before a command of a script.
     pub(super) stalls: f64,
-    /// What scripts see of that.
+    /// What scripts see of these stalls.
     pub(super) script_time: ScriptTime,
     /// The mean time between two faults; `None` for a calm world.
     pub(super) pause: Option<Duration>,
-    /// How fast the server's clock is.
+    /// The speed of the server's clock.
     pub(super) rate: f64,
-    /// How fast it may be, as the managers are set.
+    /// The drift that the managers are set to allow.
     pub(super) drift_ppm: u32,
-    /// The server may lose its data.
+    /// Whether the server may lose its data.
     pub(super) forgetful: bool,
-    /// How many tasks of each process try all the time during an outage; there is one when it is not 0.
+    /// How many tasks of each process try all the time during an outage; 0 for no outage.
     pub(super) load: u32,
-    /// How far away the server is, in milliseconds of a round trip.
+    /// The server's distance: a round trip in milliseconds.
     pub(super) round_trip: u64,
-    /// Tasks are polled late.
+    /// How late tasks are polled.
     pub(super) late: Late,
-    /// Another client has values of its own at the helper keys of locks.
+    /// Whether another client has its own values at the helper keys of locks.
     pub(super) foreign: bool,
-    /// In every other process leases may linger for at most this number of milliseconds; none when it is 0.
+    /// The longest linger time in every other process, in milliseconds; 0 for none.
     pub(super) linger: u64,
-    /// What the server's own command for a release is called.
+    /// The name of the server's own command for a release.
     pub(super) delete: Option<&'static str>,
 }
 
 impl Plan {
     pub(super) fn of(random: &mut Rng) -> Self {
         let plan = Self::without_lingering(random);
-        // All other worlds stay as they are.
+        // A clone: all other worlds stay the same.
         let mut random = random.clone();
-        // What the server forgets while nobody holds it, nobody notices. And an outage under load counts commands.
+        // Data lost while a lock is not held would go unnoticed. And an outage under load counts commands.
         let lingers = !plan.forgetful && plan.load == 0 && random.u8(..3) == 0;
         let longest = random.choice([50, 300, 2000]).unwrap_or(2000);
         Self { linger: if lingers { longest } else { 0 }, ..plan }
@@ -140,11 +140,11 @@ impl Plan {
             script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
             round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
         };
-        // A message that is lost, a long way, and a task that is late, cost a second each: not all of it at once.
+        // A lost message, a long distance, and a late task cost a second each: not all of them at once.
         if plan.push_lost == 0.0 && plan.cut == 0.0 && plan.round_trip <= 1 {
             plan.late = Late::of(random);
         }
-        // Instead of some calm worlds; all others stay as they are.
+        // Instead of some calm worlds; all others stay the same.
         if plan.pause.is_none() && !is_busy && !forgetful && random.clone().bool() {
             plan.load = 8;
             plan.late = Late::Never;
@@ -152,7 +152,7 @@ impl Plan {
             return plan.with_leases_for_its_distance();
         }
         let plan = match random.u8(..8) {
-            // Leases so short that what is allowed for is less than the noise of the checks.
+            // Leases so short that the allowed drift is less than the noise of the checks.
             0 if !is_busy && !forgetful => {
                 Self { rate: 1.0 + 0.03 * random.f64(), drift_ppm: 40_000, lease: plan.lease.min(3000), ..plan }
             }
@@ -161,12 +161,12 @@ impl Plan {
         if is_busy || forgetful || random.u8(..6) != 0 {
             return plan.with_leases_for_its_distance().with_company(&mut random.clone());
         }
-        // What a holder believes for too long shows where locks pass from hand to hand and are used to their end.
+        // A holder that relies on its lock for too long shows in worlds where locks change hands often and are used to their end.
         Self { stalls: 0.02, keys: random.u64(1..=2), lease: random.u64(300..=2500), late: Late::Never, ..plan }
             .with_leases_for_its_distance()
     }
 
-    /// Where nothing else happens: who shares the server, or the thread. All other worlds stay as they are.
+    /// In worlds without other events: other users of the server, or of the thread. All other worlds stay the same.
     fn with_company(self, random: &mut Rng) -> Self {
         let is_lossless = self.push_lost == 0.0 && self.cut == 0.0 && self.round_trip <= 1;
         if self.pause.is_some() || self.is_busy || self.forgetful || self.late != Late::Never || !is_lossless {
@@ -183,10 +183,10 @@ impl Plan {
         Self { lease: self.lease.max(self.shortest_lease()), ..self }
     }
 
-    /// Room for a grant, a renewal and one that fails: a lease that is shorter can't be had at this distance, or not be kept.
-    /// The same for tasks that come late to what they were granted.
+    /// Long enough for a grant, a renewal and a failed renewal: a shorter lease can't be acquired at this distance, or can't be kept. The
+    /// same holds for tasks that read their grants late.
     pub(super) fn shortest_lease(&self) -> u64 {
-        // On a quorum a fencing token takes two round trips more.
+        // On a quorum a fencing token takes two more round trips.
         50 + (self.round_trip + self.late.of_each()) * if self.servers > 1 { 6 } else { 4 }
     }
 
@@ -194,15 +194,15 @@ impl Plan {
         Duration::from_millis(self.round_trip)
     }
 
-    /// Whether what a check looks at is promised. Tasks that are late and a server that is far away, or messages that are lost,
-    /// cost more together than each for itself, and no promise says how much: there only what is always true is judged.
+    /// Whether the check's property is promised. Late tasks together with a distant server, or with lost messages, cost more than each
+    /// alone, and no promise says how much: such worlds are judged only by what always holds.
     fn is_promised(&self, check: &str) -> bool {
-        // In a cluster each master has a connection of its own that is made when it is needed. The check does not know of that, and
-        // it counts when the way is long.
+        // In a cluster each master has its own connection, made when it is needed. The check does not know that, and it matters over a long
+        // distance.
         if self.nodes > 0 && self.round_trip > 0 && check == "C8 errors are true" {
             return false;
         }
-        // A quorum is polled by its tasks: one that is polled late asks late, and nobody promises when it has the lock.
+        // Tasks poll a quorum: a task that is polled late asks late, and no promise says when it gets the lock.
         if self.servers > 1 && self.late != Late::Never && check == "C5 a free lock is taken" {
             return false;
         }
@@ -214,7 +214,7 @@ impl Plan {
         Bounds {
             lease: Duration::from_millis(self.lease),
             noise: Duration::from_millis(100),
-            // On a quorum a fencing token takes two round trips more.
+            // On a quorum a fencing token takes two more round trips.
             round_trip: self.round_trip() * if self.servers > 1 { 2 } else { 1 },
             answer: Duration::from_millis(500),
             forgetful: self.forgetful,
@@ -226,7 +226,7 @@ impl Plan {
     }
 }
 
-/// What became of a world.
+/// The result of a world.
 pub(super) struct Outcome {
     pub(super) plan: Plan,
     pub(super) history: History,
@@ -262,7 +262,7 @@ impl Place {
     }
 }
 
-/// Runs the world of a seed, with a bug in it or without.
+/// Runs the world of a seed, with or without a bug.
 pub(super) fn run(place: Place, seed: u64, bug: Option<Bug>) -> Outcome {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -277,7 +277,7 @@ pub(super) fn run(place: Place, seed: u64, bug: Option<Bug>) -> Outcome {
 async fn live(plan: &Plan, bug: Option<Bug>, random: &mut Rng) -> (History, Vec<Violation>) {
     let _time = Simulated::begin();
     let servers = Servers::of(plan, bug, random);
-    // A panic here is one of a task, or of whoever saw the clock stand still.
+    // A panic here is a task's, or comes from code that saw the clock stand still.
     let went = AssertUnwindSafe(timeout(LONGEST, detach(plan, &servers, random))).catch_unwind().await;
     let why = match went {
         Ok(Ok(())) => None,
@@ -301,17 +301,17 @@ async fn detach(plan: &Plan, servers: &Servers, random: &mut Rng) {
     let mut processes: Vec<_> =
         (0..plan.processes).map(|at| Process::start(servers, &format!("p{at}"), plan, end, random)).collect();
     faults::befall(servers, plan, &mut processes, end, random).await;
-    // A connection that its process does not use can't be found out, and would be a fault that goes on.
+    // Nobody can notice such a connection while its process does not use it, so the fault would go on.
     servers.cut_unused();
     servers.note(history::claims::HARNESS, 0, What::Healed);
     for process in &mut processes {
         process.finish().await;
     }
-    // Longer than a queue that nobody asks for, and than any lease.
+    // Longer than the server keeps a queue without asks, and longer than any lease.
     sleep(Duration::from_secs(16) + Duration::from_millis(plan.lease)).await;
 }
 
-/// Locks and queues that are still in the server.
+/// Locks and queues that are still on the server.
 fn left_behind(network: &Arc<Network>) -> Vec<Violation> {
     let keys = network.server(ModelServer::snapshot);
     let left = keys.into_iter().filter(|(key, _)| !key.ends_with(":fence") && key != MARKER);

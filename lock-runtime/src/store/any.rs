@@ -11,28 +11,28 @@ use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
 use super::{
-    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, StoreKind, TicketAnswer,
+    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Renewal, Renewed, Seen,
+    Store, StoreError, StoreKind, TicketAnswer,
 };
 use crate::clock::Deadline;
 use crate::share::Share;
 use crate::token::Token;
 
-/// One of all kinds of stores. It is an enum and not a trait object: a boxed future per verb would slow down each lock.
+/// Any kind of store. It is an enum rather than a trait object: a boxed future per verb would slow down each lock.
 ///
-/// A verb that few locks need is boxed all the same, so that its code is made once and not for each caller. A verb of a quorum is
-/// always boxed: its future is the largest, a caller has room for the largest of them, and one allocation is nothing beside the
-/// commands to several servers.
+/// A verb that few locks need is boxed anyway, so that its code is generated once and not for each caller. A verb of a quorum is always
+/// boxed: its future is the largest, every caller would have room for it, and one allocation costs nothing compared with commands to
+/// several servers.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
     Redis(RedisStore),
     Quorum(Quorum<RedisStore>),
     #[cfg(feature = "testing")]
-    Faulty(FaultyStore),
+    Faulty(Arc<FaultyStore>),
 }
 
-/// Each of these methods, called on the store inside.
+/// Forwards each of these methods to the store inside.
 macro_rules! of_any {
     ($(fn $name:ident(&$any:ident $(, $argument:ident: $kind:ty)* $(,)?) $(-> $answer:ty)?;)*) => {
         $(fn $name(&$any $(, $argument: $kind)*) $(-> $answer)? {
@@ -47,7 +47,7 @@ macro_rules! of_any {
     };
 }
 
-/// The same for async methods, boxed. An argument that is borrowed is written `@& name: kind`.
+/// Forwards async methods, boxed. An argument that is borrowed is written `@& name: kind`.
 macro_rules! box_any {
     ($(async fn $name:ident($($(@$and:tt)? $argument:ident: $kind:ty),* $(,)?) $(-> $answer:ty)?;)*) => {
         $(async fn $name(&self $(, $argument: $($and)? $kind)*) $(-> $answer)? {
@@ -68,7 +68,7 @@ macro_rules! box_any {
     (@ $answer:ty) => { $answer };
 }
 
-/// The same for async methods, not boxed but on a quorum. They are no `async fn`, which would have room for its arguments twice.
+/// Forwards async methods, boxed only for a quorum. They are not `async fn`s, which would store their arguments twice.
 macro_rules! await_any {
     ($(async fn $name:ident($item:ident: $kind:ty, deadline: Deadline) -> $answer:ty;)*) => {
         $(fn $name<'a>(
@@ -91,12 +91,12 @@ macro_rules! await_any {
 impl Store for AnyStore {
     await_any! {
         async fn claim(ask: Ask, deadline: Deadline) -> Result<Answer, StoreError>;
-        async fn release_one(release: Release, deadline: Deadline) -> Result<Released, StoreError>;
+        async fn release_one(release: Release, deadline: Deadline) -> Result<Ownership, StoreError>;
     }
 
     box_any! {
         async fn ask(@& asks: [Ask], deadline: Deadline) -> Answers<Answer>;
-        async fn release(@& releases: [Release], deadline: Deadline) -> Answers<Released>;
+        async fn release(@& releases: [Release], deadline: Deadline) -> Answers<Ownership>;
         async fn renew(@& renewals: [Renewal], deadline: Deadline) -> Answers<Renewed>;
         async fn draw(
             @& key: Arc<str>,
@@ -106,7 +106,7 @@ impl Store for AnyStore {
             deadline: Deadline,
         ) -> Result<Option<u64>, StoreError>;
         async fn inspect(@& key: str, deadline: Deadline) -> Result<Option<Seen>, StoreError>;
-        async fn force(@& key: str, deadline: Deadline) -> Result<Forced, StoreError>;
+        async fn force(@& key: str, one: Option<(Share, Token)>, deadline: Deadline) -> Result<Forced, StoreError>;
         async fn give(@& giving: Giving, deadline: Deadline) -> Result<Ownership, StoreError>;
         async fn adopt(@& adoption: Adoption, deadline: Deadline) -> Result<TicketAnswer, StoreError>;
         async fn room(@& key: str);

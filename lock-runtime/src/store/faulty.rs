@@ -1,14 +1,14 @@
-//! [`FaultyStore`]: an embedded store that fails when a test tells it to.
+//! [`FaultyStore`]: an embedded store that fails on a test's command.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout_at};
 
 use super::memory::MemoryStore;
 use super::{
-    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer,
+    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Reach, Release, Renewal, Renewed,
+    Seen, Store, StoreError, StoreKind, TicketAnswer, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -16,64 +16,41 @@ use crate::mutex::Mutex;
 use crate::share::Share;
 use crate::token::Token;
 
-/// A store whose faults a test switches on and off. Several such stores may share one memory, as processes share a server.
+/// A store with faults that a test switches on and off. Several such stores may share one memory, as processes share a server.
 #[derive(Debug, Default)]
 pub(crate) struct FaultyStore {
-    memory: Arc<MemoryStore>,
-    faults: Mutex<Faults>,
+    pub(crate) memory: Arc<MemoryStore>,
+    pub(crate) faults: Mutex<Faults>,
 }
 
 #[derive(Debug, Default)]
-struct Faults {
-    /// Since when the server can't be reached.
+pub(crate) struct Faults {
+    /// Since when the server is unreachable.
     down_since: Option<Moment>,
     /// How long each answer takes.
-    pause: Duration,
-    /// How many renewals are left until each that finds that the lock is gone.
-    renewals_until_loss: Vec<u32>,
+    pub(crate) pause: Duration,
+    /// For each renewal that will find its lock gone, how many renewals are left until then, itself included.
+    pub(crate) renewals_until_loss: Vec<u32>,
     /// The names of the locks that were granted.
-    granted: Vec<String>,
+    pub(crate) granted: Vec<String>,
     listeners: Vec<Weak<dyn Events>>,
 }
 
 impl FaultyStore {
-    /// A store of another process on the same memory, without faults.
-    pub(crate) fn of_other_process(&self) -> Self {
-        Self { memory: Arc::clone(&self.memory), faults: Mutex::default() }
-    }
-
-    fn faults(&self) -> MutexGuard<'_, Faults> {
-        // Nothing that can panic runs under this lock.
-        self.faults.lock()
-    }
-
     /// Makes the server unreachable, or reachable again. Leases are verified when the connection is back.
     pub(crate) fn set_down(&self, is_down: bool) {
-        self.faults().down_since = is_down.then(Moment::now);
+        self.faults.lock().down_since = is_down.then(Moment::now);
         self.interrupt();
     }
 
-    pub(crate) fn set_pause(&self, pause: Duration) {
-        self.faults().pause = pause;
-    }
-
-    /// Makes the server forget a lock, whoever has it. The connection breaks as well, so the loss is noticed at once.
+    /// Makes the server forget a lock, whoever owns it. The connection breaks as well, so the loss is noticed at once.
     pub(crate) fn forget(&self, key: &str) {
         self.memory.forget(key);
         self.interrupt();
     }
 
-    /// Makes the renewal with this number, counted from now on and from 1, find that the lock is gone.
-    pub(crate) fn lose_at_renewal(&self, number: u32) {
-        self.faults().renewals_until_loss.push(number);
-    }
-
-    pub(crate) fn granted(&self) -> Vec<String> {
-        self.faults().granted.clone()
-    }
-
     fn interrupt(&self) {
-        let listeners = self.faults().listeners.clone();
+        let listeners = self.faults.lock().listeners.clone();
         for events in listeners.iter().filter_map(Weak::upgrade) {
             events.on_interruption(&|_| true);
         }
@@ -84,7 +61,7 @@ impl FaultyStore {
         if let Some((_, error)) = self.outage("") {
             return Err(error);
         }
-        let pause = self.faults().pause;
+        let pause = self.faults.lock().pause;
         if pause.is_zero() {
             return Ok(());
         }
@@ -92,29 +69,16 @@ impl FaultyStore {
         let slow = || StoreError { out_of_time: true, ..self.unanswered("", span) };
         timeout_at(deadline.on_timer(), sleep(pause)).await.map_err(|_| slow())
     }
+}
 
-    fn note_granted(&self, key: &str, answer: &Result<Answer, StoreError>) {
-        if matches!(answer, Ok(Answer::Granted(_))) {
-            self.faults().granted.push(key.to_owned());
-        }
-    }
-
-    /// Counts the renewals, and forgets the locks whose loss is due.
-    fn lose_due(&self, renewals: &[Renewal]) {
-        for renewal in renewals {
-            let mut faults = self.faults();
-            let before = faults.renewals_until_loss.len();
-            faults.renewals_until_loss.retain_mut(|left| {
-                *left -= 1;
-                *left > 0
-            });
-            let is_due = faults.renewals_until_loss.len() < before;
-            drop(faults);
-            if is_due {
-                self.memory.forget(&renewal.key);
-            }
-        }
-    }
+/// Forwards each of these verbs once the server is reached.
+macro_rules! reach_first {
+    ($(async fn $name:ident($($argument:ident: $kind:ty),* $(,)?) -> $answer:ty;)*) => {
+        $(async fn $name(&self $(, $argument: $kind)*, deadline: Deadline) -> $answer {
+            self.reach(deadline).await?;
+            self.memory.$name($($argument,)* deadline).await
+        })*
+    };
 }
 
 impl Store for FaultyStore {
@@ -123,71 +87,51 @@ impl Store for FaultyStore {
     }
 
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        self.reach(deadline).await?;
-        let answer = self.memory.claim(ask, deadline).await;
-        self.note_granted(&ask.key, &answer);
-        answer
+        exactly_one(self.ask(&[Ask { wait: false, ..ask.clone() }], deadline).await)
     }
 
     async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
         self.reach(deadline).await?;
         let answers = self.memory.ask(asks, deadline).await?;
-        for (ask, answer) in asks.iter().zip(&answers) {
-            self.note_granted(&ask.key, answer);
-        }
+        let granted = asks.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Ok(Answer::Granted(_))));
+        self.faults.lock().granted.extend(granted.map(|(ask, _)| ask.key.to_string()));
         Ok(answers)
-    }
-
-    async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        self.reach(deadline).await?;
-        self.memory.release_one(release, deadline).await
-    }
-
-    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        self.reach(deadline).await?;
-        self.memory.release(releases, deadline).await
     }
 
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         self.reach(deadline).await?;
-        self.lose_due(renewals);
+        for renewal in renewals {
+            let mut faults = self.faults.lock();
+            let before = faults.renewals_until_loss.len();
+            faults.renewals_until_loss.retain_mut(|left| {
+                *left -= 1;
+                *left > 0
+            });
+            let is_due = faults.renewals_until_loss.len() < before;
+            drop(faults); // the next owner is notified, and may call back
+            if is_due {
+                self.memory.forget(&renewal.key);
+            }
+        }
         self.memory.renew(renewals, deadline).await
-    }
-
-    async fn draw(
-        &self,
-        key: &Arc<str>,
-        token: &Token,
-        share: Option<Share>,
-        count: u32,
-        deadline: Deadline,
-    ) -> Result<Option<u64>, StoreError> {
-        self.reach(deadline).await?;
-        self.memory.draw(key, token, share, count, deadline).await
-    }
-
-    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
-        self.reach(deadline).await?;
-        self.memory.inspect(key, deadline).await
-    }
-
-    async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
-        self.reach(deadline).await?;
-        self.memory.force(key, deadline).await
-    }
-
-    async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<Ownership, StoreError> {
-        self.reach(deadline).await?;
-        self.memory.give(giving, deadline).await
     }
 
     async fn adopt(&self, adoption: &Adoption, deadline: Deadline) -> Result<TicketAnswer, StoreError> {
         self.reach(deadline).await?;
         let adopted = self.memory.adopt(adoption, deadline).await?;
         if matches!(adopted, TicketAnswer::Granted(_)) {
-            self.faults().granted.push(adoption.ask.key.to_string());
+            self.faults.lock().granted.push(adoption.ask.key.to_string());
         }
         Ok(adopted)
+    }
+
+    reach_first! {
+        async fn release_one(release: &Release) -> Result<Ownership, StoreError>;
+        async fn release(releases: &[Release]) -> Answers<Ownership>;
+        async fn draw(key: &Arc<str>, token: &Token, share: Option<Share>, count: u32) -> Result<Option<u64>, StoreError>;
+        async fn inspect(key: &str) -> Result<Option<Seen>, StoreError>;
+        async fn force(key: &str, one: Option<(Share, Token)>) -> Result<Forced, StoreError>;
+        async fn give(giving: &Giving) -> Result<Ownership, StoreError>;
     }
 
     fn connection(&self, _: &str) -> Connection {
@@ -195,17 +139,17 @@ impl Store for FaultyStore {
     }
 
     fn is_connected(&self) -> bool {
-        self.faults().down_since.is_none()
+        self.faults.lock().down_since.is_none()
     }
 
     fn outage(&self, _: &str) -> Option<(Duration, StoreError)> {
-        let since = self.faults().down_since?;
+        let since = self.faults.lock().down_since?;
         let refused = StoreError::later(BackendError::new("the server is down, as the test wants it"));
         Some((since.elapsed(), StoreError { reach: Reach::Unsent, ..refused }))
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
-        self.faults().listeners.push(Weak::clone(&events));
+        self.faults.lock().listeners.push(Weak::clone(&events));
         self.memory.attach(process, events);
     }
 }

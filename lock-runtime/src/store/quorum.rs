@@ -1,53 +1,56 @@
 //! [`Quorum`]: locks on a majority of independent servers (Redlock).
 //!
-//! A token owns a lock when it owns the lock on more than half of all servers. Every verb goes to all servers at once, and ends
-//! as soon as the answers decide it. The servers have no queue: whoever waits asks again after a random pause (docs/topologies.md).
+//! A token owns a lock when it owns the lock on more than half of all servers. Every verb is sent to all servers at once, and ends as soon
+//! as the answers decide it. The servers have no queue: a waiter asks again after a random pause (docs/topologies.md).
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::timeout_at;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    Adoption, Answer, Answers, Ask, Connection, Events, Feature, Forced, Giving, Ownership, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer, each, exactly_one,
+    Adoption, Answer, Answers, Ask, Busy, Connection, Events, Feature, Forced, Giving, Grant, Ownership, Reach,
+    Release, Renewal, Renewed, Seen, Store, StoreError, StoreKind, TicketAnswer, each, exactly_one,
 };
 use crate::BackendError;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::share::Share;
 use crate::token::Token;
 
-mod asking;
-mod fencing;
-mod grants;
 mod health;
-mod looking;
-mod member;
 #[cfg(test)]
 mod tests;
 mod votes;
 
 use super::voter::Voter;
-pub(crate) use grants::Grants;
-use health::HealthCheck;
-use member::Member;
+use health::Member;
 use votes::{Verdict, Votes};
 
-/// Independent servers, in the order that all managers have in common.
+/// Independent servers, in an order that all managers share.
 pub(crate) struct Quorum<S> {
     members: Arc<[Arc<Member<S>>]>,
     /// How long, at least, to wait for a server whose answer is not needed.
     patience: Duration,
-    health: HealthCheck,
-    /// Releases that go on, each at a server. A shutdown waits for them.
+    /// When the servers were last probed because some of them failed.
+    probed: Mutex<Option<Moment>>,
+    /// Releases in progress, one per server. A shutdown waits for them.
     releases: TaskTracker,
-    grants: Grants,
+    granted: Grants,
     events: OnceLock<Weak<dyn Events>>,
 }
+
+/// When a majority granted each lock, until its release is sent. The callers' quorum and the keeper's share it.
+pub(crate) type Grants = Arc<Mutex<HashMap<Token, Moment>>>;
+
+/// A server that has just answered answers again within this time, or its grant ends with its claim.
+const ANSWERS_AGAIN_WITHIN: Duration = Duration::from_millis(500);
 
 const KIND: StoreKind = StoreKind {
     queues: false,
@@ -61,7 +64,7 @@ const KIND: StoreKind = StoreKind {
     ..StoreKind::SERVER
 };
 
-/// Why nobody can share a lock of a quorum.
+/// Why a lock of a quorum can't be shared.
 const NO_SHARING: &str = "a quorum can't share a lock: each of its servers would count the holders by itself, and with \
                           three servers four holders could get three permits, each from another two servers. Use one \
                           server, Sentinel or a cluster for `read` and `permits`";
@@ -69,31 +72,35 @@ const NO_SHARING: &str = "a quorum can't share a lock: each of its servers would
 const NO_TICKETS: &str = "a quorum's lock can't wait for an adopter: its servers would be told one after another, and a giver or \
                           an adopter that ends between two of them would leave each with a part of the lock. Use one server, \
                           Sentinel or a cluster for tickets";
-/// Why nobody can take a lock of a quorum away.
+/// Why a lock of a quorum can't be taken by force.
 const NO_FORCE: &str = "a quorum's lock can't be taken away: its servers would be told one after another, and meanwhile two \
                         clients could each have a part of the lock. End the process that holds the lock, or wait for its \
                         lease";
 
-/// A lease that is renewed after this time is shared with the other processes: they may wait for it.
+/// A lease that is still renewed after this time is assumed to keep other processes waiting.
 const OTHERS_WAIT_AFTER: Duration = Duration::from_secs(1);
 
-/// Answers that are under way, each with its server's number. Dropping it drops the calls: see [`detach`].
+/// Outstanding answers, each with its server's number. Dropping this drops the calls: see [`detach`].
 type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
 
 impl<S: Voter> Quorum<S> {
-    pub(crate) fn new(nodes: Vec<S>, patience: Duration, grants: Grants) -> Self {
+    pub(crate) fn new(nodes: Vec<S>, patience: Duration, granted: Grants) -> Self {
         let members = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
-        let (health, releases) = (HealthCheck::default(), TaskTracker::new());
-        Self { members, patience, health, releases, grants, events: OnceLock::new() }
+        let (probed, releases) = (Mutex::default(), TaskTracker::new());
+        Self { members, patience, probed, releases, granted, events: OnceLock::new() }
+    }
+
+    /// The stores of the single servers.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = &S> {
+        self.members.iter().map(|member| &member.node)
+    }
+
+    fn majority(&self) -> usize {
+        self.votes::<(), ()>().majority()
     }
 
     fn votes<Y, N>(&self) -> Votes<Y, N> {
         Votes::new(self.members.len())
-    }
-
-    /// How long to wait for one server: two round trips of the slowest server in the fastest majority.
-    fn patience(&self) -> Duration {
-        (self.round_trip() * 2).max(self.patience)
     }
 
     fn too_few<Y, N>(&self, votes: &Votes<Y, N>) -> StoreError {
@@ -101,7 +108,7 @@ impl<S: Voter> Quorum<S> {
             .too_few(|number| self.members.get(number).map_or_else(String::new, |member| member.node.name().to_owned()))
     }
 
-    /// Whether the token owns the lock on a majority, when that is decided.
+    /// Whether the token owns the lock on a majority, once that is decided.
     fn is_owned<Y, N>(&self, votes: &Votes<Y, N>) -> Result<bool, StoreError> {
         match votes.owned() {
             Verdict::Yes => Ok(true),
@@ -110,8 +117,8 @@ impl<S: Voter> Quorum<S> {
         }
     }
 
-    /// Adds the answers to the votes on `all` items until it is decided for each whether the token owns its lock. Returns the answers that
-    /// are still under way.
+    /// Adds the answers to the votes on `all` items, until it is decided for each whether the token owns its lock. Returns the outstanding
+    /// answers.
     async fn decide<T, Y, N>(
         &self,
         all: &mut [Votes<Y, N>],
@@ -126,35 +133,100 @@ impl<S: Voter> Quorum<S> {
         pending
     }
 
-    /// Releases locks at all servers, each in a task of its own, which goes on when the caller gives up: until the server has answered or
-    /// failed. The keeper repeats what failed at a majority. Elsewhere the lease ends by itself, and the others can grant the lock.
-    async fn release_everywhere(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        for release in releases {
-            self.grants.on_release(&release.token);
-        }
-        let alone = |release: &Release| Release { unused_fences: None, ..release.clone() };
-        let releases: Arc<[Release]> = releases.iter().map(alone).collect();
-        let pending = start_on(&*self.members, |member| {
-            let releases = Arc::clone(&releases);
-            // Boxed: the compiler makes all of tokio's code about a task again for each kind of task.
-            let released: BoxFuture<'static, Answers<Released>> = Box::pin(async move {
-                match &*releases {
-                    [one] => member.note_one(deadline, member.node.release_one(one, deadline).await),
-                    several => member.note(deadline, member.node.release(several, deadline).await),
-                }
-            });
-            let task = self.releases.spawn(released);
-            // A task fails only with its runtime.
-            async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
-        });
-        let mut all: Vec<Votes<(), ()>> = releases.iter().map(|_| self.votes()).collect();
-        let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
-            let side = if answer.ownership == Ownership::Owned { &mut votes.yes } else { &mut votes.no };
-            side.push((number, ()));
+    /// Counts the answers to asks (rule 5) until each ask is decided, or only slow servers could still change it. What a majority grants is
+    /// granted. A refused ask that some servers may have granted has to be withdrawn.
+    async fn resolve(&self, asks: &[Ask], mut pending: Pending<Answers<Answer>>) -> Answers<Answer> {
+        let vote = |votes: &mut Votes<Grant, Busy>, number, answer| match answer {
+            Answer::Granted(grant) => votes.yes.push((number, grant)),
+            Answer::Busy(busy) => votes.no.push((number, busy)),
+            // A quorum's lock is not taken from its holder.
+            Answer::Late | Answer::Replaced => {
+                votes.late += 1;
+                let problem = BackendError::new("the ask came too late");
+                votes.failed.push((number, StoreError { out_of_time: true, ..StoreError::later(problem) }));
+            }
         };
-        drop(self.decide(&mut all, pending, vote).await);
-        Ok(all.iter().map(|votes| Ok(Released { ownership: self.is_owned(votes)?.into(), again: None })).collect())
+        let mut all: Vec<_> = asks.iter().map(|_| self.votes()).collect();
+        // Wait for one server as long as two round trips of the slowest server in the fastest majority.
+        let usual = Deadline::after((self.round_trip() * 2).max(self.patience)).on_timer();
+        let mut is_usual = true;
+        let verdicts = loop {
+            // How many servers may answer soon.
+            let hopeful = |votes: &Votes<Grant, Busy>| {
+                let may_answer = |member: &&Arc<Member<S>>| votes.lacks(member.number) && member.failure().is_none();
+                if is_usual { self.members.iter().filter(may_answer).count() } else { 0 }
+            };
+            let verdicts: Vec<_> = all.iter().map(|votes| votes.granted(hopeful(votes))).collect();
+            if !verdicts.contains(&Verdict::Open) || pending.is_empty() {
+                break verdicts;
+            }
+            let answer = if is_usual { timeout_at(usual, pending.next()).await } else { Ok(pending.next().await) };
+            match answer {
+                Ok(Some((number, answers))) => record(&mut all, number, answers, &vote),
+                Ok(None) => {}
+                Err(_) => is_usual = false,
+            }
+        };
+        // Others may have failed at the same instant. Their errors say whether anything was sent to them.
+        while let Some(Some((number, answers))) = pending.next().now_or_never() {
+            record(&mut all, number, answers, &vote);
+        }
+        let answer = |((votes, verdict), ask): ((&Votes<Grant, Busy>, &Verdict), &Ask)| {
+            match (verdict, votes.no.iter().min_by_key(|(number, _)| *number)) {
+                (Verdict::Yes, _) => {
+                    // If some servers granted long before the others, most of the claim may be over: confirm the lease before use.
+                    let until = votes.until(|grant| grant.until);
+                    let is_long = until.remaining() >= ask.claim / 2;
+                    let until = if is_long { until } else { Deadline::after(Duration::ZERO) };
+                    Ok(Answer::Granted(Grant { until, contended: false, fence: None }))
+                }
+                (Verdict::No, Some((_, busy))) => {
+                    let unsent = votes.failed.iter().filter(|(_, error)| error.reach == Reach::Unsent).count();
+                    let stands = votes.no.len() + unsent < self.members.len();
+                    // The clock of one server says nothing about the others.
+                    Ok(Answer::Busy(Busy { anchor: None, stands, ..busy.clone() }))
+                }
+                // No server is at fault.
+                _ if votes.late > 0 && votes.yes.len() + votes.no.len() + votes.late >= self.majority() => {
+                    Ok(Answer::Late)
+                }
+                _ => Err(StoreError { reach: votes.reach(), ..self.too_few(votes) }),
+            }
+        };
+        let answers: Vec<_> = all.iter().zip(&verdicts).zip(asks).map(answer).collect();
+        self.probe_failed_servers();
+        let granted = answers.iter().zip(asks).filter(|(answer, _)| matches!(answer, Ok(Answer::Granted(_))));
+        let granted: Vec<_> = granted.map(|(_, ask)| ask.withdrawal()).collect();
+        self.granted.lock().extend(granted.iter().map(|release| (release.token.clone(), Moment::now())));
+        if granted.is_empty() || pending.is_empty() {
+            detach(pending);
+            return Ok(answers);
+        }
+        // A hold starts when a majority has granted it, and may be over before the last server has the ask. The keeper sends the release
+        // over another connection, where it may overtake the ask. So release again at a server that answers late.
+        let (members, grants) = (Arc::clone(&self.members), Arc::clone(&self.granted));
+        tokio::spawn(async move {
+            while let Some((number, _)) = pending.next().await {
+                let is_released = |release: &&Release| !grants.lock().contains_key(&release.token);
+                let released: Vec<_> = granted.iter().filter(is_released).cloned().collect();
+                if let Some(member) = members.get(number).filter(|_| !released.is_empty()) {
+                    let _ = member.node.release(&released, Deadline::after(ANSWERS_AGAIN_WITHIN)).await;
+                }
+            }
+        });
+        Ok(answers)
     }
+}
+
+/// The owner on a majority, for as long as a majority keeps the lease (rule 7). The waiters are unknown.
+fn of_majority(seen: &[Seen], majority: usize) -> Option<Seen> {
+    let owns = |owner: &Seen| seen.iter().filter(|other| other.owner == owner.owner).count() >= majority;
+    let owner = seen.iter().find(|seen| owns(seen))?.owner.clone();
+    let mut ends: Vec<Duration> =
+        seen.iter().filter(|seen| seen.owner == owner).map(|seen| seen.frees_in.unwrap_or(Duration::MAX)).collect();
+    ends.sort_unstable_by(|one, other| other.cmp(one));
+    let frees_in = ends.get(majority - 1).copied().filter(|end| *end < Duration::MAX);
+    Some(Seen { owner, frees_in, sharing: Vec::new(), waiting: Vec::new() })
 }
 
 /// Starts a verb on servers.
@@ -173,7 +245,7 @@ where
     members.into_iter().map(start).collect()
 }
 
-/// Adds what a server answered to the votes of each item.
+/// Adds one server's answers to the votes of each item.
 fn record<T, Y, N>(
     all: &mut [Votes<Y, N>],
     number: usize,
@@ -189,8 +261,7 @@ fn record<T, Y, N>(
     }
 }
 
-/// Lets calls that are under way end by themselves: a slow server executes what the others executed, and a silent server is
-/// found out.
+/// Lets outstanding calls finish on their own: a slow server executes what the others executed, and a silent server is detected.
 fn detach<T: Send + 'static>(pending: Pending<T>) {
     if !pending.is_empty() {
         tokio::spawn(pending.for_each(|_| std::future::ready(())));
@@ -220,12 +291,40 @@ impl<S: Voter> Store for Quorum<S> {
         self.resolve(&asks, pending).await
     }
 
-    async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        exactly_one(self.release_everywhere(std::slice::from_ref(release), deadline).await)
+    async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Ownership, StoreError> {
+        exactly_one(self.release(std::slice::from_ref(release), deadline).await)
     }
 
-    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        self.release_everywhere(releases, deadline).await
+    /// Each server has its own task, which goes on when the caller gives up, until the server has answered or failed. The keeper repeats
+    /// what failed at a majority. With fewer failures the lease ends by itself there, and the other servers can grant the lock.
+    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Ownership> {
+        if mutant!(LaggingForgotten => false, else true) {
+            let mut granted = self.granted.lock();
+            for release in releases {
+                granted.remove(&release.token);
+            }
+        }
+        let alone = |release: &Release| Release { unused_fences: None, ..release.clone() };
+        let releases: Arc<[Release]> = releases.iter().map(alone).collect();
+        let pending = start_on(&*self.members, |member| {
+            let releases = Arc::clone(&releases);
+            // Boxed: otherwise the compiler generates tokio's task code again for each type of task.
+            let released: BoxFuture<'static, Answers<Ownership>> = Box::pin(async move {
+                match &*releases {
+                    [one] => member.note_one(deadline, member.node.release_one(one, deadline).await),
+                    several => member.note(deadline, member.node.release(several, deadline).await),
+                }
+            });
+            let task = self.releases.spawn(released);
+            // A task fails only with its runtime.
+            async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
+        });
+        let mut all: Vec<Votes<(), ()>> = releases.iter().map(|_| self.votes()).collect();
+        let vote = |votes: &mut Votes<(), ()>, number, answer: Ownership| {
+            votes.count(number, answer == Ownership::Owned);
+        };
+        drop(self.decide(&mut all, pending, vote).await);
+        Ok(all.iter().map(|votes| Ok(self.is_owned(votes)?.into())).collect())
     }
 
     fn withdraw_behind(&self, release: &Release) {
@@ -246,13 +345,24 @@ impl<S: Voter> Store for Quorum<S> {
         };
         let mut all: Vec<_> = renewals.iter().map(|_| self.votes()).collect();
         detach(self.decide(&mut all, pending, vote).await);
-        self.tell_of_others(&renewals);
+        // No server knows whether others wait. A process that had a lease for long has to share it.
+        if mutant!(StreakUntold => false, else true)
+            && let Some(events) = self.events.get().and_then(Weak::upgrade)
+        {
+            for Renewal { key, token, .. } in &*renewals {
+                let granted = self.granted.lock().get(token).copied();
+                if granted.is_some_and(|granted| granted.elapsed() >= OTHERS_WAIT_AFTER) {
+                    events.on_contention(key);
+                }
+            }
+        }
         let outcome = |votes: &Votes<Deadline, ()>| {
             Ok(if self.is_owned(votes)? { Renewed::Until(votes.until(|until| *until)) } else { Renewed::NotOwned })
         };
         Ok(all.iter().map(outcome).collect())
     }
 
+    /// Rule Q3: the largest number that a majority drew counts, once a majority will draw no smaller one.
     async fn draw(
         &self,
         key: &Arc<str>,
@@ -261,14 +371,58 @@ impl<S: Voter> Store for Quorum<S> {
         count: u32,
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
-        self.draw_from_majority(key, token, count, deadline).await
+        let (key, token) = (Arc::clone(key), token.clone());
+        let drawing = start_on(&*self.members, |member| {
+            let (key, token) = (Arc::clone(&key), token.clone());
+            async move { member.note_one(deadline, member.node.draw(&key, &token, None, count, deadline).await) }
+        });
+        let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {
+            Some(first) => votes.yes.push((number, first)),
+            None => votes.no.push((number, ())),
+        };
+        let mut drawn = self.votes();
+        detach(self.decide(std::slice::from_mut(&mut drawn), drawing, vote).await);
+        if !self.is_owned(&drawn)? {
+            return Ok(None);
+        }
+        let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
+        mutant!(SmallerDrawsLeft => return Ok(Some(first)));
+        // The servers whose own draw returned this number draw only greater ones from now on.
+        let mut raised = self.votes();
+        raised.yes = drawn.yes.iter().filter(|(_, own)| *own == first).map(|(number, _)| (*number, ())).collect();
+        let others = self.members.iter().filter(|member| raised.lacks(member.number));
+        let (last, deadline) = (first + u64::from(count) - 1, deadline.counted_from(Moment::now()));
+        let raising = start_on(others, |member| {
+            let (key, token) = (Arc::clone(&key), token.clone());
+            async move { member.note_one(deadline, member.node.raise(&key, &token, last, deadline).await) }
+        });
+        detach(self.decide(std::slice::from_mut(&mut raised), raising, Votes::count).await);
+        Ok(self.is_owned(&raised)?.then_some(first))
     }
 
+    /// Waits for all servers until the deadline: a look is not urgent. A lock that no token owns on a majority is free, or an ask for it is
+    /// in progress.
     async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
-        self.look_at(key, deadline).await
+        let mut looking = start_on(&*self.members, |member| {
+            let key = key.to_owned();
+            // Not noted: a look needs a right that locks do not need.
+            async move { member.node.inspect(&key, deadline).await }
+        });
+        let mut votes: Votes<Seen, ()> = self.votes();
+        while let Some((number, answer)) = looking.next().await {
+            match answer {
+                Ok(Some(seen)) => votes.yes.push((number, seen)),
+                Ok(None) => votes.no.push((number, ())),
+                Err(error) => votes.failed.push((number, error)),
+            }
+        }
+        if votes.yes.len() + votes.no.len() < self.majority() {
+            return Err(self.too_few(&votes));
+        }
+        Ok(of_majority(&votes.yes.into_iter().map(|(_, seen)| seen).collect::<Vec<_>>(), self.majority()))
     }
 
-    async fn force(&self, _: &str, _: Deadline) -> Result<Forced, StoreError> {
+    async fn force(&self, _: &str, _: Option<(Share, Token)>, _: Deadline) -> Result<Forced, StoreError> {
         Err(StoreError::never(BackendError::new(NO_FORCE)))
     }
 
@@ -298,8 +452,6 @@ impl<S: Voter> Store for Quorum<S> {
     fn connection(&self, key: &str) -> Connection {
         let connections = || self.members.iter().map(|member| member.node.connection(key));
         Connection {
-            // A draw takes two: a number that was drawn is raised on the other servers.
-            round_trip: self.round_trip() * 2,
             is_cut_off: connections().all(|connection| connection.is_cut_off),
             hears: true,
             has_alarms: connections().any(|connection| connection.has_alarms),
@@ -314,7 +466,7 @@ impl<S: Voter> Store for Quorum<S> {
         self.members.iter().for_each(|member| member.node.begin_to_connect());
     }
 
-    /// Since when there is no majority: since the last server that would have made one is away.
+    /// There is no majority since the last server that would have completed it went away.
     fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
         let mut votes: Votes<(), ()> = self.votes();
         let mut away = Vec::new();
@@ -325,7 +477,7 @@ impl<S: Voter> Store for Quorum<S> {
             }
         }
         away.sort_unstable_by(|one, other| other.cmp(one));
-        // So many servers away leave no majority.
+        // With this many servers away there is no majority.
         let too_many = self.members.len() - self.majority() + 1;
         away.get(too_many - 1).map(|since| (*since, self.too_few(&votes)))
     }
@@ -345,17 +497,6 @@ impl<S: Voter> Store for Quorum<S> {
 
     fn server_name(&self, _key: &str) -> String {
         self.members.iter().map(|member| member.node.name()).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl<S: Voter> Quorum<S> {
-    /// Tells the manager that others wait for what it has had for long. No server knows whether they do.
-    fn tell_of_others(&self, renewals: &[Renewal]) {
-        mutant!(StreakUntold => return);
-        let is_long = |renewal: &&Renewal| self.grants.has_been_owned_for(&renewal.token, OTHERS_WAIT_AFTER);
-        if let Some(events) = self.events.get().and_then(Weak::upgrade) {
-            renewals.iter().filter(is_long).for_each(|renewal| events.on_contention(&renewal.key));
-        }
     }
 }
 

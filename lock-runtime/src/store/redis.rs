@@ -1,4 +1,4 @@
-//! The store on Redis or Valkey servers. The wire format is described in docs/protocol.md.
+//! The store on Redis or Valkey servers. docs/protocol.md describes the wire format.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -8,8 +8,8 @@ use futures_util::future::Either;
 use lock_wire::{CallError, Called, Link, Servers};
 
 use super::{
-    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, StoreKind, TicketAnswer, exactly_one,
+    Adoption, Answer, Answers, Ask, Connection, Events, Forced, Giving, Ownership, Release, Renewal, Renewed, Seen,
+    Store, StoreError, StoreKind, TicketAnswer, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -44,12 +44,11 @@ use command::LockCommand;
 use eviction::warn_of_eviction;
 use failure::problem;
 use push::News;
-use replicas::Replicas;
 use scripts::Script;
 use voter::check_vote_on_fences;
 pub(crate) use voter::lacks_vote;
 
-/// A command about locks, as it goes out on a connection.
+/// A command about locks, as it is sent on a connection.
 type Outgoing = lock_wire::Outgoing<LockCommand>;
 
 /// The store over one connection to each server. Clones share the connections.
@@ -57,12 +56,10 @@ type Outgoing = lock_wire::Outgoing<LockCommand>;
 pub(crate) struct RedisStore {
     servers: Servers,
     news: Arc<News>,
-    /// The replicas that have to confirm a grant. There are none in a cluster.
-    replicas: Option<Arc<Replicas>>,
 }
 
 impl RedisStore {
-    /// Connects, or finds out where to.
+    /// Connects; in a cluster, fetches the map of the masters.
     pub(crate) async fn connect(&self) -> Result<(), BackendError> {
         self.servers.connect().await.map_err(problem)
     }
@@ -89,14 +86,14 @@ impl RedisStore {
         }
     }
 
-    /// As [`name_failure`](Self::name_failure), for an error that no route has named.
+    /// Like [`name_failure`](Self::name_failure), for an error that no route has named.
     fn failure_of(&self, link: &Link, error: CallError) -> StoreError {
         if self.servers.one().is_some() { self.name_failure(error) } else { error.of(link.server()).into() }
     }
 
-    /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
-    /// does not know would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps the
-    /// script on the server. So `SCRIPT LOAD`, which needs a right of its own, is never used.
+    /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server does not know
+    /// would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps the script on the server, so
+    /// `SCRIPT LOAD`, which needs a right of its own, is never used.
     fn run(
         &self,
         script: &Script,
@@ -107,7 +104,7 @@ impl RedisStore {
         self.run_as(Outgoing::from, script, keys, arguments, deadline)
     }
 
-    /// The same for a script that goes out as `outgoing` says.
+    /// Like [`run`](Self::run), with a command that is sent as `outgoing` says.
     async fn run_as(
         &self,
         outgoing: impl Fn(Cmd) -> Outgoing + Send + Sync,
@@ -123,7 +120,7 @@ impl RedisStore {
         self.run_by(script, key, command, deadline).await
     }
 
-    /// The same for a script whose command is made when there is a connection, for a server that knows the script, or not.
+    /// Like [`run`](Self::run), with a command that is made once there is a connection and it is clear whether the server knows the script.
     async fn run_by(
         &self,
         script: &Script,
@@ -137,7 +134,7 @@ impl RedisStore {
             outcome => return self.note_script(script, outcome),
         };
         mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
-        // Boxed, because it is rare: every script's future would have room for it.
+        // Boxed, because it is rare: otherwise every script's future would have room for it.
         Box::pin(async {
             let deadline =
                 if script.is_for_releases() { deadline.anew() } else { deadline.counted_from(Moment::now()) };
@@ -149,7 +146,6 @@ impl RedisStore {
         .await
     }
 
-    /// Notes that the server knows the script.
     fn note_script(&self, script: &Script, called: Result<Called, CallError>) -> Result<Called, StoreError> {
         let called = called.map_err(|error| self.name_failure(error))?;
         if !called.link.has_mark(script.bit()) {
@@ -180,7 +176,7 @@ impl Store for RedisStore {
         &'a self,
         release: &'a Release,
         deadline: Deadline,
-    ) -> impl Future<Output = Result<Released, StoreError>> + Send + 'a {
+    ) -> impl Future<Output = Result<Ownership, StoreError>> + Send + 'a {
         if release.is_lone() {
             return Either::Left(self.free_one(release, deadline));
         }
@@ -190,7 +186,7 @@ impl Store for RedisStore {
         ))
     }
 
-    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Ownership> {
         self.run_verb(releases, deadline).await
     }
 
@@ -234,8 +230,8 @@ impl Store for RedisStore {
         self.look_at(key, deadline).await
     }
 
-    async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
-        self.force_out(key, deadline).await
+    async fn force(&self, key: &str, one: Option<(Share, Token)>, deadline: Deadline) -> Result<Forced, StoreError> {
+        self.force_out(key, one, deadline).await
     }
 
     async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<Ownership, StoreError> {
@@ -259,17 +255,14 @@ impl Store for RedisStore {
     }
 
     fn connection(&self, key: &str) -> Connection {
-        let connection = match self.servers.status(key) {
+        match self.servers.status(key) {
             Some(status) => Connection {
-                round_trip: status.round_trip,
                 is_cut_off: !status.is_connected,
                 hears: status.is_connected,
                 has_alarms: status.has_alarms,
             },
-            None => Connection { round_trip: self.round_trip(), is_cut_off: false, hears: false, has_alarms: false },
-        };
-        mutant!(FarthestForAll => return Connection { round_trip: self.round_trip(), ..connection });
-        connection
+            None => Connection { is_cut_off: false, hears: false, has_alarms: false },
+        }
     }
 
     fn probe_reader(&self) -> bool {
@@ -324,7 +317,7 @@ impl Store for RedisStore {
     }
 }
 
-/// The keys of one lock, in the order of the scripts. All are in the hash slot of the lock's name.
+/// The keys of one lock, in the order that the scripts use. All are in the hash slot of the lock's name.
 fn lock_keys(command: &mut Cmd, key: &str, is_shared: bool) {
     command.arg(key);
     helper_key(command, key, "queue");
@@ -335,7 +328,7 @@ fn lock_keys(command: &mut Cmd, key: &str, is_shared: bool) {
     }
 }
 
-/// How many keys [`lock_keys`] names.
+/// The number of keys in [`lock_keys`].
 fn keys_per_lock(is_shared: bool) -> usize {
     if is_shared { 5 } else { 3 }
 }

@@ -27,10 +27,11 @@ use crate::{BackendError, InvalidKey, LockError};
 #[must_use]
 pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
     let holder = holder.map(str::to_owned);
-    LockError::Timeout { key: key.to_owned(), waited, holder, held_here: false, frees_in: None, rests: false }
+    let (key, note) = (key.to_owned(), None);
+    LockError::Timeout { key, waited, holder, note, held_here: false, frees_in: None, rests: false }
 }
 
-/// [`LockError::Timeout`]: the store told that the lock is free after `frees_in`, unless its holder renews it.
+/// [`LockError::Timeout`]: the store reported that the lock is free after `frees_in`, unless its holder renews it.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -42,10 +43,10 @@ pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
 pub fn busy(key: &str, frees_in: Duration, holder: Option<&str>) -> LockError {
     let holder = holder.map(str::to_owned);
     let (key, frees_in) = (key.to_owned(), Some(frees_in));
-    LockError::Timeout { key, waited: Duration::ZERO, holder, held_here: false, frees_in, rests: false }
+    LockError::Timeout { key, waited: Duration::ZERO, holder, note: None, held_here: false, frees_in, rests: false }
 }
 
-/// [`LockError::Lost`]: somebody released the lock by force. `completed`: the body ran to its end.
+/// [`LockError::Lost`]: the lock was released by force. `completed`: the body ran to its end.
 ///
 /// ```
 /// # use lock_runtime::testing::errors;
@@ -89,7 +90,7 @@ pub fn lost(key: &str, completed: bool) -> LockError {
     LockError::Lost { key: key.to_owned(), completed, forced: false, max_hold: None, ticket: false }
 }
 
-/// [`LockError::Backend`]: Redis could not be asked, or could not do it, for the reason in `problem`.
+/// [`LockError::Backend`]: Redis could not be reached, or could not execute the command, for the reason in `problem`.
 ///
 /// ```
 /// # use lock_runtime::testing::errors;
@@ -122,7 +123,7 @@ pub fn shut_down(key: &str) -> LockError {
     LockError::ShutDown { key: key.to_owned() }
 }
 
-/// [`LockError::Lost`]: the hold had lasted for as long as its request allowed, which is `max_hold`.
+/// [`LockError::Lost`]: the hold lasted for the `max_hold` of its request.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -134,7 +135,7 @@ pub fn max_hold(key: &str, max_hold: Duration) -> LockError {
     LockError::Lost { key: key.to_owned(), completed: false, forced: false, max_hold: Some(max_hold), ticket: false }
 }
 
-/// [`LockError::Lost`]: a ticket that gives no lock any more.
+/// [`LockError::Lost`]: the ticket is no longer valid.
 ///
 /// ```
 /// # use lock_runtime::testing::errors;
@@ -156,7 +157,8 @@ pub fn lost_ticket(key: &str) -> LockError {
 #[must_use]
 pub fn rests(key: &str, frees_in: Duration) -> LockError {
     let (key, frees_in) = (key.to_owned(), Some(frees_in));
-    LockError::Timeout { key, waited: Duration::ZERO, holder: None, held_here: false, frees_in, rests: true }
+    let (holder, note) = (None, None);
+    LockError::Timeout { key, waited: Duration::ZERO, holder, note, held_here: false, frees_in, rests: true }
 }
 
 /// [`LockError::AlreadyHeld`]: the same task holds the lock.
@@ -170,7 +172,7 @@ pub fn already_held(key: &str) -> LockError {
     LockError::AlreadyHeld { key: key.to_owned(), wants_more: false }
 }
 
-/// [`LockError::InAsyncTask`]: a thread that runs async tasks was to wait.
+/// [`LockError::InAsyncTask`]: a thread that runs async tasks must not wait.
 ///
 /// ```
 /// # use lock_runtime::{ErrorKind, testing::errors};
@@ -192,7 +194,7 @@ pub fn invalid_setting(setting: &'static str, reason: &str) -> LockError {
     LockError::InvalidSetting { setting, reason: reason.to_owned() }
 }
 
-/// [`LockError::TooFewReplicas`]: `confirmed` replicas have the lock, and `wanted` were to have it.
+/// [`LockError::TooFewReplicas`]: only `confirmed` of `wanted` replicas confirmed the lock.
 ///
 /// ```
 /// # use lock_runtime::{ErrorKind, testing::errors};

@@ -9,7 +9,7 @@ use crate::LockError;
 use crate::mutants::{Mutant, Seeded};
 use crate::timing::CLAIM;
 
-/// What is left of the lease once the keeper has confirmed it, or zero when it is lost before.
+/// What is left of the lease once the keeper has confirmed it, or zero if it was lost before.
 fn left_when_confirmed(guard: &LockGuard) -> Duration {
     let begun = Instant::now();
     loop {
@@ -21,7 +21,7 @@ fn left_when_confirmed(guard: &LockGuard) -> Duration {
     }
 }
 
-/// A hold on a thread of a runtime whose clock a test has paused, and let run ahead by a minute. Returns what is left of its lease, or why
+/// A hold on a thread of a runtime whose clock a test has paused and moved ahead by a minute. Returns what is left of its lease, or why
 /// it was lost.
 async fn hold_on_a_thread(locks: &LockManager, bug: Option<Mutant>) -> Result<Duration, LockError> {
     let locks = locks.clone();
@@ -45,7 +45,7 @@ async fn a_thread_has_its_lock_in_the_time_of_its_runtime() {
     }
 }
 
-/// A manager that several tests share: the clock of one of them stands still, and the next one does not.
+/// Several tests share a manager: one test's clock is stopped, the next one's is not.
 #[test]
 fn a_runtime_that_has_stopped_its_clock_ends_no_lock_of_another() {
     let locks = LockManager::in_memory();
@@ -55,7 +55,7 @@ fn a_runtime_that_has_stopped_its_clock_ends_no_lock_of_another() {
         let locks = locks.clone();
         let left = runtime.block_on(async move {
             spawn_blocking(move || {
-                // The clock that stands still lags by more than a claim.
+                // The stopped clock lags by more than a claim.
                 std::thread::sleep(CLAIM + Duration::from_millis(100));
                 left_when_confirmed(&locks.lock("p", "k").acquire_blocking().unwrap())
             })
@@ -66,7 +66,7 @@ fn a_runtime_that_has_stopped_its_clock_ends_no_lock_of_another() {
     }
 }
 
-/// The clock of the runtime stands still while a thread of it waits.
+/// The runtime's clock is stopped while one of its threads waits.
 #[tokio::test(start_paused = true)]
 async fn a_thread_waits_as_long_as_it_wants_to_and_no_longer() {
     let test = TestLocks::new();
@@ -83,7 +83,7 @@ async fn a_thread_waits_as_long_as_it_wants_to_and_no_longer() {
     assert!(waited < Duration::from_secs(10), "{waited:?}");
 }
 
-/// Each hold has two renewals: the second one and the fourth one of all lose their locks.
+/// Each hold has two renewals. The second and the fourth of all holds lose their locks.
 #[tokio::test(start_paused = true)]
 async fn several_renewals_lose_their_locks() {
     let test = TestLocks::new();

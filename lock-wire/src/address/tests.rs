@@ -1,4 +1,4 @@
-//! What a URL is read as, and what is said of one that can't be read.
+//! How URLs are parsed, and what the errors say.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_url_says_where_the_servers_are() {
     assert!(matches!(of_url("redlock://a,b,c"), Ok(Address::Independent(_))));
 }
 
-/// A URL of each kind.
+/// One URL of each kind.
 const URLS: [&str; 7] = [
     "redis://one",
     "valkey://ada:secret@one/3",
@@ -74,8 +74,8 @@ fn what_names_no_host_or_no_master_is_refused() {
 }
 
 #[test]
-fn what_names_no_node_or_a_database_is_refused() {
-    let urls = ["", ",", "one,", "one,,two", "one/0", "one/3", "one:port", "one?db=3", "a@b,c@d@", "one//"];
+fn what_names_no_node_or_no_number_for_a_database_is_refused() {
+    let urls = ["", ",", "one,", "one,,two", "one/x", "one/3/4", "one/-1", "one:port", "one?db=3", "a@b,c@d@", "one//"];
     for rest in urls.iter().chain(&["a:1/x@b", "a:1#x@b", "a:x@b,c:y@d"]) {
         assert!(of_url(&format!("redis-cluster://{rest}")).is_err(), "{rest}");
     }
@@ -96,12 +96,12 @@ fn credentials_are_not_shown() {
 #[test]
 fn fuzz_urls() {
     const SECRET: &str = "5EcRe7";
-    // The first line is a scheme and a user, the second line the rest.
+    // The first line is a scheme and a user, the second line is the rest.
     bolero::check!(name = "urls").for_each(|bytes: &[u8]| {
         let text = &*String::from_utf8_lossy(bytes);
         let _ = of_url(text);
         let Some((user, rest)) = text.split_once('\n') else { return };
-        // A `/` ends the credentials, and what follows is no secret any more.
+        // A `/` ends the credentials; what follows is not secret.
         let Some((_, name)) =
             user.split_once("://").filter(|(_, name)| !name.contains(['/', '?', '#', '@', '[', '\\']))
         else {

@@ -1,18 +1,17 @@
-//! [`Url`]: what a URL says, or the mistake in it. The one parser of every URL that users write.
+//! [`Url`]: the one parser of every URL that users write. It returns what the URL says, or the mistake in it.
 //!
-//! The grammar is `scheme://[user:password@]host[:port],host[:port],…[/path]`. The `redis` crate reads the URL of one server:
-//! here only those mistakes are found that the crate does not report.
+//! The grammar is `scheme://[user:password@]host[:port],host[:port],…[/path]`. The `redis` crate parses the URL of a single server; for
+//! those, this parser finds only the mistakes that the crate does not report.
 
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisResult};
 
-/// Where a server or a node of a cluster listens when the URL does not say it.
+/// The default port of a server or cluster node.
 const SERVER_PORT: &str = ":6379";
-/// Where a sentinel listens when the URL does not say it.
+/// The default port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// What a URL says.
 pub(super) struct Url<'a> {
-    /// The URL without the white space around it. A URL that comes from a file often ends with the end of a line.
+    /// The URL without surrounding white space: a URL read from a file often ends with a newline.
     pub(super) text: &'a str,
     /// In lower case.
     pub(super) scheme: String,
@@ -22,35 +21,38 @@ pub(super) struct Url<'a> {
 /// Where the servers are.
 pub(super) enum Place {
     Memory,
-    /// The `redis` crate reads the rest.
+    /// The `redis` crate parses the rest.
     Server,
     Sentinels {
         sentinels: HostList,
-        /// What the sentinels call the master.
+        /// The master's name in the sentinels' configuration.
         master: String,
         db: u32,
     },
-    Cluster(HostList),
-    /// Servers that know nothing of each other.
+    Cluster {
+        nodes: HostList,
+        db: Option<u32>,
+    },
+    /// Servers that are independent of each other.
     Independent {
         servers: HostList,
         db: Option<u32>,
     },
 }
 
-/// Why a URL can't be read. It quotes nothing of the URL but the scheme: any other part may be a part of a password.
+/// Why a URL can't be read. It quotes only the scheme: any other part of the URL may be part of a password.
 #[derive(Debug)]
 pub struct Mistake {
-    /// How the URL begins.
+    /// The URL's scheme.
     pub scheme: String,
-    /// What to write instead; `None` where the text alone does not show it.
+    /// What to write instead; `None` when the text does not show it.
     pub problem: Option<&'static str>,
 }
 
 impl<'a> Url<'a> {
     pub(super) fn read(url: &'a str) -> Result<Self, Mistake> {
         let text = url.trim();
-        // The parser of the `redis` crate leaves these out without a word.
+        // The `redis` crate's parser drops these silently.
         if text.contains(char::is_control) {
             let problem =
                 "it has a line end or another control character in it; in a password these are written as %0A";
@@ -66,7 +68,7 @@ impl<'a> Url<'a> {
 }
 
 impl Place {
-    /// The error says what to write instead, where the text alone shows the mistake.
+    /// The error says what to write instead when the text shows the mistake.
     fn read(scheme: &str, rest: &str) -> Result<Self, Option<&'static str>> {
         if scheme.ends_with("unix") {
             check_query(rest, &["db", "user", "pass", "protocol"], false)?;
@@ -75,9 +77,14 @@ impl Place {
         let rest = Rest::read(rest)?;
         match (scheme, scheme.split_once('-')) {
             (_, Some((servers, "sentinel"))) => rest.sentinels(servers),
-            (_, Some((servers, "cluster"))) => Ok(rest.cluster(servers)?),
-            ("redlock", _) => Ok(rest.independent("redis")?),
-            ("redlocks", _) => Ok(rest.independent("rediss")?),
+            (_, Some((servers, "cluster"))) => {
+                let (nodes, db) = rest.hosts_and_db(servers)?;
+                Ok(Self::Cluster { nodes, db })
+            }
+            ("redlock" | "redlocks", _) => {
+                let (servers, db) = rest.hosts_and_db(if scheme == "redlock" { "redis" } else { "rediss" })?;
+                Ok(Self::Independent { servers: servers.sorted(), db })
+            }
             ("memory", _) if rest.is_empty() => Ok(Self::Memory),
             _ => {
                 check_credentials(rest.credentials)?;
@@ -90,10 +97,10 @@ impl Place {
 
 /// What follows `scheme://`.
 struct Rest<'a> {
-    /// The credentials with the `@` behind them.
+    /// The credentials, including the `@`.
     credentials: &'a str,
     hosts: &'a str,
-    /// The path, the query and the fragment, with the `/`, `?` or `#` before them.
+    /// The path, query and fragment, including the leading `/`, `?` or `#`.
     path: &'a str,
 }
 
@@ -122,32 +129,24 @@ impl<'a> Rest<'a> {
         }
         let db = db.map_or(Ok(0), str::parse);
         let db = db.map_err(|_| "the database, which stands behind the master's name, is not a number")?;
-        // What a sentinel's configuration allows.
+        // A sentinel's configuration allows only these characters.
         if !master.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')) {
             return Err(None);
         }
         Ok(Place::Sentinels { sentinels: sentinels.with_port(SENTINEL_PORT), master: master.to_owned(), db })
     }
 
-    /// Reads `[user:password@]host[:port],host[:port],…`.
-    fn cluster(&self, scheme: &str) -> Result<Place, &'static str> {
-        match self.host_list(scheme)? {
-            (nodes, "") => Ok(Place::Cluster(nodes)),
-            _ => Err("there is no database but 0 in a cluster: leave out what is behind the hosts"),
-        }
-    }
-
     /// Reads `[user:password@]host[:port],host[:port],…[/db]`.
-    fn independent(&self, scheme: &str) -> Result<Place, &'static str> {
-        let (servers, path) = self.host_list(scheme)?;
+    fn hosts_and_db(&self, scheme: &str) -> Result<(HostList, Option<u32>), &'static str> {
+        let (hosts, path) = self.host_list(scheme)?;
         let db = match path.strip_suffix('/').unwrap_or(path) {
             "" if path.is_empty() => None,
             db => Some(db.parse().map_err(|_| "the database, which stands behind the hosts, is not a number")?),
         };
-        Ok(Place::Independent { servers: servers.sorted(), db })
+        Ok((hosts, db))
     }
 
-    /// The hosts, each with a URL of this scheme, and the path behind them without the `/` before it.
+    /// The hosts, whose own URLs get this scheme, and the path after them without its leading `/`.
     fn host_list(&self, scheme: &str) -> Result<(HostList, &'a str), &'static str> {
         if self.path.contains(['?', '#']) {
             return Err("there is nothing that a `?` or `#` could mean; in a password they are written %3F and %23");
@@ -174,7 +173,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Refuses a user name without a password: a server gets both of them together, or neither.
+/// Refuses a user name without a password: servers take both or neither.
 fn check_credentials(credentials: &str) -> Result<(), &'static str> {
     let credentials = credentials.strip_suffix('@').unwrap_or_default();
     match credentials.split_once(':').unwrap_or((credentials, "")) {
@@ -185,7 +184,7 @@ fn check_credentials(credentials: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Refuses settings that the `redis` crate ignores in silence.
+/// Refuses settings that the `redis` crate would silently ignore.
 fn check_query(path: &str, known: &[&str], may_have_fragment: bool) -> Result<(), &'static str> {
     let (path, fragment) = path.split_once('#').map_or((path, None), |(path, fragment)| (path, Some(fragment)));
     if fragment.is_some() && !may_have_fragment {
@@ -203,9 +202,9 @@ fn check_query(path: &str, known: &[&str], may_have_fragment: bool) -> Result<()
     Ok(())
 }
 
-/// Hosts that share their credentials. It has no `Debug`, so that nothing prints a password.
+/// Hosts with the same credentials. It has no `Debug`, so a password can't be printed.
 pub(super) struct HostList {
-    /// The scheme of each server's own URL.
+    /// The scheme for each host's own URL.
     pub(super) scheme: String,
     /// `user:password@`, or nothing.
     pub(super) credentials: String,
@@ -216,7 +215,7 @@ pub(super) struct HostList {
 impl HostList {
     /// Adds a port to each host that has none.
     pub(super) fn with_port(mut self, port: u16) -> Self {
-        // An IPv6 address stands in brackets, and has colons of its own.
+        // An IPv6 address is in brackets and contains colons itself.
         let has_port = |host: &str| host.rsplit(']').next().is_some_and(|end| end.contains(':'));
         for host in self.hosts.iter_mut().filter(|host| !has_port(host)) {
             *host = format!("{host}:{port}");
@@ -224,18 +223,17 @@ impl HostList {
         self
     }
 
-    /// Sorts the hosts, so that each manager has the same order, however its URL orders them.
+    /// Sorts the hosts, so every manager uses the same order, however its URL lists them.
     pub(super) fn sorted(mut self) -> Self {
         self.hosts.sort_by(|one, other| without_port(one).cmp(without_port(other)));
         self
     }
 
-    /// How to reach each host. The error may quote a password.
+    /// How to connect to each host. The error may quote a password.
     pub(super) fn connections(&self, db: Option<u32>) -> RedisResult<Vec<ConnectionInfo>> {
         self.urls(db).iter().map(|url| url.as_str().into_connection_info()).collect()
     }
 
-    /// The URL of each host.
     fn urls(&self, db: Option<u32>) -> Vec<String> {
         let Self { scheme, credentials, hosts } = self;
         let path = db.map(|db| format!("/{db}")).unwrap_or_default();
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_by_what_to_write_instead() {
+    fn a_mistake_is_reported_with_what_to_write_instead() {
         for (url, told) in [
             ("redlock://u:s3c/ret@a,b,c", "%2F"),
             ("redlock://u:s3c?ret@a,b,c", "%3F"),
@@ -271,8 +269,8 @@ mod tests {
             ("redlock://a,b,c/0?x=1", "`?` or `#`"),
             ("redlock://a,b,c#frag", "`?` or `#`"),
             ("redlock://secret@a,b,c", ":password@"),
-            ("redis-cluster://h/1", "no database but 0"),
-            ("redis-cluster://h/0", "no database but 0"),
+            ("redis-cluster://h/x", "not a number"),
+            ("redis-cluster://h/0/1", "not a number"),
             ("redis-cluster://h,", "a host is missing"),
             ("redis-cluster://secret@h", ":password@"),
             ("redis-sentinel://h", "master's name is missing"),
@@ -309,6 +307,7 @@ mod tests {
             "unix:///a@b?db=3&user=u&pass=a@b&protocol=resp3",
             "redis-sentinel://u:p@a,b:7/till/3",
             "redis-cluster://:p@a,[::1]:7/",
+            "redis-cluster://h/3",
             "redlocks://u:p@a,b,c/3",
             "redlock://a,b,c/",
         ] {

@@ -1,7 +1,7 @@
-//! The clock of one runtime in the polls of another.
+//! Lends one runtime's clock to polls inside another runtime.
 //!
-//! A thread that waits polls inside of the keepers' runtime, which drives its timers. Where the locks are in this process, their time is
-//! that of the runtime that the thread belongs to: a test may have paused it, and let it run ahead.
+//! A waiting thread polls inside the keepers' runtime, which drives its timers. Locks in this process use the time of the runtime that the
+//! thread belongs to: a test may have paused that clock or advanced it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -11,19 +11,19 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 thread_local! {
-    /// Whether there is one: most threads have none, and ask nothing more.
+    /// Whether a clock is lent: on most threads none is, and this flag is all they read.
     static IS_LENT: Cell<bool> = const { Cell::new(false) };
     static OWNER: RefCell<Option<Handle>> = const { RefCell::new(None) };
 }
 
-/// Whether the clock of moments is not that of the timers here.
+/// Whether moments use a different clock than the timers here.
 #[inline]
 pub(super) fn is_lent() -> bool {
     IS_LENT.get()
 }
 
-/// What tokio's clock says to a [`Moment`](super::Moment): that of the two runtimes which has run ahead. The other two clocks of a moment
-/// still count, so a lease ends in time; by a clock that lags behind it would have ended long ago.
+/// tokio's clock for a [`Moment`](super::Moment): the one of the two runtimes that is further ahead. The moment's other two clocks still
+/// count, so a lease ends in time; if it began by the clock that lags, it would have ended long ago.
 #[inline]
 pub(super) fn now() -> Instant {
     let here = Instant::now();
@@ -36,13 +36,13 @@ pub(super) fn now() -> Instant {
     })
 }
 
-/// The runtime whose clock is lent here.
+/// The runtime that lends its clock here.
 #[inline]
 pub fn owner() -> Option<Handle> {
     if is_lent() { OWNER.with_borrow(Clone::clone) } else { None }
 }
 
-/// Polls `future` with the clock of `owner`, if there is one.
+/// Polls `future` with the clock of `owner`, if there is an owner.
 pub async fn with_clock_of<F: Future>(owner: Option<Handle>, future: F) -> F::Output {
     mutant!(ClockNotLent => return future.await);
     let Some(owner) = owner else { return future.await };
@@ -54,7 +54,7 @@ pub async fn with_clock_of<F: Future>(owner: Option<Handle>, future: F) -> F::Ou
     .await
 }
 
-/// Ends with the poll, whatever the poll does.
+/// Restores the former clock when the poll ends, even by a panic.
 struct Lent(Option<Handle>);
 
 impl Lent {

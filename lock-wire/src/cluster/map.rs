@@ -8,7 +8,7 @@ use redis::{FromRedisValue, Value};
 use crate::hash_slot::SLOTS;
 use crate::wire::{integer, text};
 
-/// Where a node of the cluster listens.
+/// The address of a cluster node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Node {
     pub(super) host: Arc<str>,
@@ -16,14 +16,14 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Reads `host:port`. An address without a host means the host of the node that said it.
+    /// Reads `host:port`. An empty host means the host of the node that sent the address.
     pub(super) fn read(address: &str, of: &Self) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
         Self::named(host, port.parse().ok()?, of)
     }
 
     fn named(host: &str, port: u16, of: &Self) -> Option<Self> {
-        // A node says this when it does not know its own address, or has no name to announce.
+        // A node sends these when it does not know its own address, or has no name to announce.
         let host = if matches!(host, "" | "?") { Arc::clone(&of.host) } else { host.into() };
         (port > 0).then_some(Self { host, port })
     }
@@ -45,16 +45,15 @@ impl fmt::Display for Node {
 /// The masters and their slots, as one node sees them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
-    /// It grows with each failover and with each slot that moves. A node that missed the last change has a map of an older
-    /// epoch.
+    /// Grows with each failover and each slot that moves. A node that missed the last change sends a map with an older epoch.
     pub(super) epoch: u64,
     nodes: Vec<Node>,
-    /// For each slot the place of its master among the nodes, plus one; 0 when nobody serves the slot.
+    /// For each slot the index of its master in `nodes` plus one; 0 when no master serves the slot.
     masters: Vec<u16>,
 }
 
 impl Map {
-    /// Reads the reply to `CLUSTER SLOTS` of the node `of`; `None` when it is no map, or an empty map.
+    /// Reads the reply to `CLUSTER SLOTS` of the node `of`; `None` when it is not a map, or is empty.
     pub(super) fn read(value: &Value, of: &Node) -> Option<Self> {
         let Value::Array(ranges) = value else { return None };
         let mut map = Self { masters: vec![0; usize::from(SLOTS)], ..Self::default() };
@@ -71,7 +70,7 @@ impl Map {
         (!ranges.is_empty()).then_some(map)
     }
 
-    /// Reads the epoch in the reply to `CLUSTER INFO`; 0 when the reply has none.
+    /// Adds the epoch from the reply to `CLUSTER INFO`; 0 when the reply has none.
     pub(super) fn of_epoch(mut self, info: Value) -> Self {
         let info = String::from_redis_value(info).unwrap_or_default();
         let epoch = info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:"));
@@ -79,7 +78,7 @@ impl Map {
         self
     }
 
-    /// The node's place plus one. A new node is added.
+    /// The node's index plus one; adds a node that is new.
     fn place(&mut self, node: Node) -> Option<u16> {
         let place = self.nodes.iter().position(|known| *known == node).unwrap_or_else(|| {
             self.nodes.push(node);
@@ -92,12 +91,11 @@ impl Map {
         self.nodes.get(self.index(slot).checked_sub(1)?)
     }
 
-    /// A number for the slot's master.
+    /// A number that identifies the slot's master.
     pub(super) fn index(&self, slot: u16) -> usize {
         self.masters.get(usize::from(slot)).copied().unwrap_or_default().into()
     }
 
-    /// Notes a new master.
     pub(super) fn assign(&mut self, slot: u16, node: Node) {
         if let Some(place) = self.place(node)
             && let Some(master) = self.masters.get_mut(usize::from(slot))

@@ -1,4 +1,4 @@
-//! [`Route`]: one command on its way to the master of its slot.
+//! [`Route`]: sends one command to the master of its slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use crate::clock::{Deadline, Moment};
 use crate::failure::CallError;
 use crate::link::{Again, Called, Command, Link, Outgoing};
 
-/// A master is not doubtful because it left a command unanswered for less than this, or for less than two round trips.
+/// A command that went unanswered for less than this, or for less than two round trips, does not put its master in doubt.
 const BRIEF: Duration = Duration::from_millis(100);
 
-/// One command on its way, and where it was so far.
+/// One command, and where it was sent so far.
 pub(super) struct Route<'a> {
     cluster: &'a Cluster,
     slot: u16,
-    /// Redirections together take no longer than one answer may take.
+    /// Limits all redirections together to the time that one answer may take.
     again: Again,
-    /// The next master of a slot that is on its way: the next try goes there.
+    /// The next master of a slot that is migrating; the next try goes there.
     asking: Option<Node>,
     /// Whether a connection has broken under the command.
     was_cut: bool,
 }
 
-/// Where one try goes.
+/// The destination of one try.
 struct Stop {
     node: Node,
     is_asking: bool,
@@ -33,15 +33,15 @@ struct Stop {
 
 /// What a failed command means.
 enum Verdict {
-    /// The slot is another master's now.
+    /// Another master owns the slot now.
     Moved(Node),
-    /// The slot is on its way, and this command is for its next master.
+    /// The slot is migrating, and its next master handles this command.
     Ask(Node),
-    /// The slot is on its way, and some of the command's keys are here and some there.
+    /// The slot is migrating, and the command's keys are on both masters.
     Again,
     /// The connection broke.
     Cut,
-    /// Perhaps another master has taken the place of this one.
+    /// Another master may have taken over.
     Doubt,
     Final,
 }
@@ -52,7 +52,7 @@ impl<'a> Route<'a> {
         Self { cluster, slot, again, asking: None, was_cut: false }
     }
 
-    /// Sends the command until a master answers, or no other try can help.
+    /// Sends the command until a master answers, or another try can't help.
     pub(super) async fn follow<C: Command>(
         mut self,
         command: &(dyn Fn(&Link) -> Outgoing<C> + Send + Sync),
@@ -99,10 +99,10 @@ impl<'a> Route<'a> {
         command: &(dyn Fn(&Link) -> Outgoing<C> + Send + Sync),
         deadline: Deadline,
     ) -> Result<Called, CallError> {
-        // Otherwise a connection to a server that is gone without a word would use up all the time. A server that is far away has the
-        // time to answer, also after a look for the master.
+        // Otherwise a connection to a server that vanished silently would use up all the time. A distant server still gets the time to
+        // answer, also after the master was looked for.
         let limit = if stop.was_doubtful { deadline.min_at(self.end_at(link), deadline.start()) } else { deadline };
-        // The command is made when there is a connection: only then is the server's clock known, by which a command may end.
+        // Make the command only once there is a connection: it may need the server's clock, which is unknown before.
         let deadline = link.ready(limit).await?;
         if stop.is_asking {
             link.call_asking(command(link), deadline).await
@@ -111,14 +111,14 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Until when a server that may be gone may take to answer.
+    /// How long to wait for a server that may be gone.
     fn end_at(&self, link: &Link) -> Deadline {
         mutant!(FarMasterCutShort => return self.again.end());
         let now = Moment::now();
         self.again.end().max_at(Deadline::new(now, link.round_trip() * 2), now)
     }
 
-    /// Prepares the next try; fails when there is none.
+    /// Prepares the next try; fails when another try can't help.
     async fn on_error(
         &mut self,
         error: CallError,
@@ -126,8 +126,8 @@ impl<'a> Route<'a> {
         link: &Link,
         deadline: Deadline,
     ) -> Result<(), CallError> {
-        // A redirection may be the answer to a repetition alone: the command before it may have taken effect here, and its answer was
-        // lost. The slot that moves ends the connection itself.
+        // A redirection may answer only the repeated command: the first may have taken effect here while its answer was lost, because a
+        // slot that moves closes the connection itself.
         self.again.note(&error);
         let topology = &self.cluster.topology;
         let named = |error: CallError| error.of(&format!("the node {node}"));
@@ -149,7 +149,7 @@ impl<'a> Route<'a> {
                 }
                 self.again.note_refusal(error);
             }
-            // The same master, over another connection.
+            // Retry the same master over a new connection.
             Verdict::Cut if !std::mem::replace(&mut self.was_cut, true) => {}
             Verdict::Cut | Verdict::Doubt => {
                 topology.doubt(node);
@@ -175,7 +175,7 @@ fn verdict(error: &CallError, at: &Node, brief: Duration) -> Verdict {
             };
         }
         CallError::NoRoom => return Verdict::Final,
-        // So short a wait says nothing about the server.
+        // Such a short wait says nothing about the server.
         CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < brief => return Verdict::Final,
         _ => return Verdict::Doubt,
     };

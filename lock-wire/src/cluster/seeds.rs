@@ -1,4 +1,4 @@
-//! [`Seeds`]: the nodes that a URL names, how to reach any other node, and what each node says about the cluster.
+//! [`Seeds`]: the nodes that a URL lists, how to connect to any other node, and how to fetch a node's view of the cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,14 +22,13 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The nodes at these addresses. They share their credentials. `None` when there is no node, or an address is not on a
-    /// network.
+    /// The nodes at these addresses, which share their credentials. `None` when the list is empty, or an address is not on a network.
     pub fn new(addresses: Vec<ConnectionInfo>, trust: &Trust) -> Option<Self> {
         let nodes = addresses.iter().map(node_of).collect::<Option<_>>()?;
         Some(Self { nodes, model: Peer::new(addresses.into_iter().next_back()?, trust.clone()) })
     }
 
-    /// The nodes of a simulated cluster, as a process sees them. The port of the first one is 1.
+    /// The nodes of a simulated cluster, as a process sees them. The first node has port 1.
     #[cfg(feature = "simulation")]
     pub fn simulated(host: Arc<dyn crate::simulation::Host>, addresses: Vec<ConnectionInfo>) -> Option<Self> {
         let seeds = Self::new(addresses, &Trust::default())?;
@@ -50,7 +49,7 @@ impl Seeds {
         &self.nodes
     }
 
-    /// The cluster as one node sees it, over a connection that ends with the answer.
+    /// One node's view of the cluster, over a connection that ends with the answer.
     pub(super) async fn fetch_map(&self, node: &Node, limit: Duration) -> Result<Map, CallError> {
         let asking = async {
             let mut commands = redis::pipe();
@@ -85,7 +84,7 @@ fn node_of(info: &ConnectionInfo) -> Option<Node> {
     }
 }
 
-/// The cluster as people write it, without credentials.
+/// The cluster for messages, without credentials.
 impl fmt::Display for Seeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.nodes.iter().map(ToString::to_string).collect();

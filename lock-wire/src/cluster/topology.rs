@@ -1,4 +1,4 @@
-//! [`Topology`]: what a client knows about the cluster, and how it learns more.
+//! [`Topology`]: what a client knows about the cluster, and how it updates that.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -19,24 +19,23 @@ use crate::hash_slot::{SLOTS, slot_of};
 use crate::link::Common;
 use crate::mutex::Mutex;
 
-/// The nodes are asked for the map at most this often.
+/// The minimum time between two fetches of the map.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long to wait for other nodes when a node's answer brings nothing new.
+/// How long to wait for other nodes when a node's answer has no news.
 const SECOND_OPINION: Duration = Duration::from_millis(25);
-/// How long the map of an older epoch is not believed. After that time the newer epoch may be forgotten, because somebody
-/// set up the cluster again.
+/// How long a map of an older epoch is rejected. After that the newer epoch may no longer count, because the cluster was set up again.
 const MEMORY: Duration = Duration::from_secs(10);
 /// How many nodes are asked at once.
 const NODES_AT_ONCE: usize = 8;
 
-/// The map of one cluster, and which masters are doubtful because a command failed there.
+/// The map of one cluster, and which masters are in doubt because a command failed there.
 pub struct Topology {
     seeds: Seeds,
     pub(super) common: Common,
     state: Mutex<State>,
-    /// An answer came, or the time for an answer is over.
+    /// Notified when a fetch of the map ends or times out.
     ask_ended: Notify,
-    /// The node where the next question begins.
+    /// Where the next fetch starts in the list of nodes.
     turn: AtomicUsize,
 }
 
@@ -45,14 +44,14 @@ struct State {
     map: Map,
     /// When a node last confirmed the map.
     told: Option<Moment>,
-    /// Since when a master is doubtful. A connection that was made later ends the doubt.
+    /// Since when a master is in doubt. A connection made after that ends the doubt.
     doubtful: BTreeMap<Node, Moment>,
-    /// When the nodes were last asked for the map, and whether that has ended.
+    /// When the nodes were last asked for the map, and whether that fetch has ended.
     last_ask: Option<(Moment, bool)>,
 }
 
 impl Topology {
-    /// Nothing is known yet.
+    /// An empty map.
     pub fn new(seeds: Seeds, common: Common) -> Arc<Self> {
         Arc::new(Self { seeds, common, state: Mutex::default(), ask_ended: Notify::new(), turn: AtomicUsize::new(0) })
     }
@@ -61,14 +60,14 @@ impl Topology {
         self.seeds.endpoint(node)
     }
 
-    /// The slot's master, and since when it is doubtful.
+    /// The slot's master, and since when it is in doubt.
     pub(super) fn master(&self, slot: u16) -> Option<(Node, Option<Moment>)> {
         let state = self.state.lock();
         let master = state.map.master(slot)?;
         Some((master.clone(), state.doubtful.get(master).copied()))
     }
 
-    /// The number of the master of the key's slot.
+    /// A number that identifies the master of the key's slot.
     pub(super) fn index(&self, key: &str) -> usize {
         self.state.lock().map.index(slot_of(key))
     }
@@ -77,7 +76,7 @@ impl Topology {
         self.state.lock().map.master(slot_of(key)) == Some(node)
     }
 
-    /// A slot that `node` serves.
+    /// Any slot that `node` serves.
     pub(super) fn a_slot_of(&self, node: &Node) -> Option<u16> {
         let state = self.state.lock();
         (0..SLOTS).find(|slot| state.map.master(*slot) == Some(node))
@@ -91,7 +90,6 @@ impl Topology {
         self.state.lock().map.is_master(node)
     }
 
-    /// All masters.
     pub(super) fn masters(&self) -> Vec<Node> {
         let state = self.state.lock();
         state.map.nodes().filter(|node| state.map.is_master(node)).cloned().collect()
@@ -105,7 +103,7 @@ impl Topology {
         self.state.lock().doubtful.remove(node);
     }
 
-    /// A node named the slot's new master. Most likely more slots have moved, and the new master knows them.
+    /// A node named the slot's new master. Most likely other slots moved as well, and the new master knows which.
     pub(super) fn on_moved(self: &Arc<Self>, slot: u16, to: &Node) {
         self.change(|map| map.assign(slot, to.clone()));
         if self.begin() {
@@ -119,15 +117,15 @@ impl Topology {
         }
     }
 
-    /// Asks the nodes for the map, all at once.
+    /// Asks all nodes for the map at the same time.
     pub(super) async fn load(&self) -> Result<(), CallError> {
         let map = self.fetch_map(self.seeds.nodes().to_vec(), self.common.connect_timeout, |_| true).await?;
         self.learn(map);
         Ok(())
     }
 
-    /// Asks the nodes that are not doubtful for the master of `slot`, unless they were asked a moment ago. A task asks:
-    /// nodes that are far away may take longer to answer than the caller waits.
+    /// Asks the nodes that are not in doubt for the master of `slot`, unless they were asked a moment ago. A separate task asks, because
+    /// distant nodes may take longer to answer than the caller waits.
     pub(super) async fn look_for(self: &Arc<Self>, slot: u16, limit: Duration) {
         let limit = limit.min(self.common.command_timeout / 2);
         let ask_ended = self.ask_ended.notified();
@@ -154,8 +152,8 @@ impl Topology {
         }
     }
 
-    /// Whether it is time to ask. It is not while another task asks, or has just asked. That task may be blocked, or may ask
-    /// nodes that are. So nobody waits for its end for longer than the command timeout.
+    /// Whether to start a fetch: not while another task fetches, or has just done so. That task may be blocked, or wait for nodes that are;
+    /// so its fetch counts for at most the command timeout.
     fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let quiet = |is_over| if is_over { PAUSE } else { PAUSE.max(self.common.command_timeout) };
@@ -173,7 +171,7 @@ impl Topology {
         self.ask_ended.notify_waiters();
     }
 
-    /// The nodes to ask: those that answer, or all nodes when none does.
+    /// The nodes to ask: those not in doubt, or all nodes if every node is.
     fn witnesses(&self) -> Vec<Node> {
         let state = self.state.lock();
         let mut nodes: Vec<Node> = state.map.nodes().cloned().collect();
@@ -194,14 +192,14 @@ impl Topology {
         nodes
     }
 
-    /// The first answer that `is_news`, or else the last answer of those that come soon after the first.
+    /// The first answer that `is_news`, else the last answer that arrives soon after the first.
     async fn fetch_map(
         &self,
         nodes: Vec<Node>,
         limit: Duration,
         is_news: impl Fn(&Map) -> bool,
     ) -> Result<Map, CallError> {
-        // Tasks, so that the calls end with this value.
+        // Tasks in a `JoinSet`, so that they end with this future.
         let mut asked = JoinSet::new();
         for node in nodes {
             let seeds = self.seeds.clone();
@@ -223,7 +221,7 @@ impl Topology {
         outcome
     }
 
-    /// Takes over a node's map, unless the map is older: it may name an old master that still takes writes.
+    /// Adopts a node's map unless the map is older: an older map may name a former master that still takes writes.
     fn learn(&self, map: Map) {
         {
             let mut state = self.state.lock();
@@ -235,7 +233,7 @@ impl Topology {
         self.change(|known| *known = map);
     }
 
-    /// Changes the map, and reports the slots whose master has changed: what was told there has to be told to the new master.
+    /// Changes the map, and reports the slots with a new master: what the old master was told must be repeated to the new one.
     fn change(&self, change: impl FnOnce(&mut Map)) {
         let moved: HashSet<u16> = {
             let mut state = self.state.lock();
@@ -267,7 +265,7 @@ mod tests {
     use crate::link::Events;
     use crate::wire::Trust;
 
-    /// Half of the slots are at `one` on each of two ports.
+    /// A map whose two halves of the slots are on two ports of the host `one`.
     fn map(epoch: u64, first: i64, second: i64) -> Map {
         let node = |port| Value::Array(vec![Value::BulkString(b"one".to_vec()), Value::Int(port)]);
         let range = |from, to, port| Value::Array(vec![Value::Int(from), Value::Int(to), node(port)]);
@@ -321,7 +319,7 @@ mod tests {
         assert_eq!(doubtful(), [false, false]);
     }
 
-    /// Which of two keys, one of each half, the last interruption was about.
+    /// Which of two keys, one in each half, the last interruption affected.
     #[derive(Default)]
     struct Heard(Mutex<Option<[bool; 2]>>);
 
@@ -363,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_nodes_some_are_asked_and_others_the_next_time() {
+    fn some_of_many_nodes_are_asked_and_others_the_next_time() {
         let seeds: Vec<_> = (1..=20).map(|port| format!("one:{port}")).collect();
         let topology = topology(&seeds.join(","));
         let mut asked = HashSet::new();

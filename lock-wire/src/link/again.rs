@@ -1,8 +1,8 @@
-//! [`Again`]: whether a command that failed is sent again, on one server and in a cluster.
+//! [`Again`]: whether a failed command is sent again, on one server and in a cluster.
 //!
-//! A connection may break under a command, several times in a row. A server may refuse to be written to, while the next master stands
-//! behind the same address. Neither is an answer, so the command is sent again in the time that one answer may take. A caller with more
-//! time asks again by itself. Every command may be sent twice: its effect has to be the same. [`Called::repeated`] says so.
+//! A connection may break under a command, several times in a row. A server may refuse writes while the next master is already behind the
+//! same address. Neither is an answer, so the command is sent again within the time that one answer may take. A caller with more time asks
+//! again itself. So every command may run twice, with the same effect as once, and [`Called::repeated`] says that it may have.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::{Called, Link};
 use crate::clock::{Deadline, Moment};
 use crate::failure::{CallError, Reach};
 
-/// The second and the longest pause. The first try comes again at once.
+/// The second and the longest pause. The first retry follows at once.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(25));
 
 impl Link {
-    /// Whether a command is sent once more after a try with this outcome, which began at `sent`.
+    /// Whether to send a command again after a try with this outcome, which began at `sent`.
     #[inline]
     pub(super) fn is_sent_again(&self, outcome: &Result<Called, CallError>, sent: Moment) -> bool {
         match outcome {
@@ -25,13 +25,13 @@ impl Link {
         }
     }
 
-    /// The same for a try that failed.
+    /// Whether to retry after this error.
     pub(crate) fn may_pass(&self, error: &CallError, sent: Moment) -> bool {
         match error {
             CallError::Failed(error) => {
                 error.is_io_error() || error.code().is_some_and(|code| self.is_of_former_master(code, sent))
             }
-            // Where other servers are asked the same, nobody has to wait for this one.
+            // Where other servers are asked the same, there is no need to wait for this one.
             CallError::Unsent(reason) => {
                 reason.is_of_a_restart() && !self.purpose.has_others() && self.is_briefly_away()
             }
@@ -39,16 +39,16 @@ impl Link {
         }
     }
 
-    /// Whether the connection was left for a refusal with this code. A server that says so on a new connection is believed.
+    /// Whether the connection was left because of a refusal with this code. The same refusal on a new connection is final.
     fn is_of_former_master(&self, code: &str, sent: Moment) -> bool {
         mutant!(RefusalIsLast => return false);
         let is_such = matches!(code, "READONLY" | "MASTERDOWN" | "LOADING" | "NOREPLICAS");
-        // There is another connection by now, or none.
+        // By now there is another connection, or none.
         is_such && (!self.is_connected() || self.was_made_after(sent))
     }
 
-    /// Whether it may only be a moment without a connection. Once nobody has reached the server for as long as a command may take, every
-    /// caller is told at once.
+    /// Whether the connection may be gone just for a moment. Once the server has been away for the command timeout, every caller fails at
+    /// once.
     fn is_briefly_away(&self) -> bool {
         self.state.lock().down_since.is_none_or(|since| since.elapsed() < self.common.command_timeout)
     }
@@ -57,13 +57,13 @@ impl Link {
 /// What became of the tries of one command.
 #[derive(Debug)]
 pub(crate) struct Again {
-    /// No other try begins then.
+    /// No further try begins after this.
     end: Deadline,
     pause: Duration,
     was_sent: bool,
-    /// A try may have taken effect, and its answer is lost.
+    /// Whether a try may have taken effect, and its answer is lost.
     may_be_done: bool,
-    /// What a server said. The last try may be cut short, and its error then says less about the reason.
+    /// What a server said. The last try may be cut short, and then its error explains less.
     refused: Option<CallError>,
 }
 
@@ -78,7 +78,7 @@ impl Again {
         self.end
     }
 
-    /// Notes that a try failed.
+    /// Notes a failed try.
     pub(crate) fn note(&mut self, error: &CallError) {
         let reach = error.reach();
         self.was_sent |= reach != Reach::Unsent;
@@ -95,7 +95,7 @@ impl Again {
         self.refused.is_some()
     }
 
-    /// Waits before the next try, each time a little longer. Returns whether there is time for it.
+    /// Waits before the next try, each time a little longer. Returns whether there is time for that try.
     pub(crate) async fn pause(&mut self) -> bool {
         let pause = self.pause;
         mutant!(SentTwice => if !pause.is_zero() {

@@ -15,10 +15,10 @@ use crate::failure::CallError;
 use crate::hash_slot::{NodeId, slot_of};
 use crate::wire::{NoReply, Patience, Sender};
 
-/// While a server is loading, lacks replicas, or is none that may be written to, another master is looked for at most this often.
+/// While a server is loading, lacks replicas, or refuses writes, look for another master at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// A command, as it goes out on a connection.
+/// A command to send on a connection.
 #[derive(Clone, Debug)]
 pub struct Outgoing<C = Cmd> {
     command: C,
@@ -34,31 +34,31 @@ impl<C: From<Cmd>> From<Cmd> for Outgoing<C> {
 }
 
 impl<C> Outgoing<C> {
-    /// The command, as it is.
+    /// This command without options.
     #[inline]
     pub fn of(command: C) -> Self {
         Self { command, arms: false, is_beginning: false, listens: None }
     }
 
-    /// For what begins something: it is not sent while there is no room.
+    /// For a command that begins something: it is not sent while the connection is full.
     #[inline]
     pub fn beginning(self) -> Self {
         Self { is_beginning: true, ..self }
     }
 
-    /// Whether the server is to tell when another client changes what the command reads.
+    /// Whether the server is to report when another client changes what the command reads.
     #[inline]
     pub fn arming(self, arms: bool) -> Self {
         Self { arms, ..self }
     }
 
-    /// The command may have something pushed for `key`. In a cluster the connection hears the channel of the key's slot by then.
+    /// The command may cause pushes for `key`. In a cluster, the connection first subscribes to the channel of the key's slot.
     #[inline]
     pub fn listening(self, key: Option<&str>) -> Self {
         Self { listens: key.map(slot_of), ..self }
     }
 
-    /// The command that goes in front, in the same piece.
+    /// The command to send first, in the same write.
     #[inline]
     fn first(&self, live: &Live, channel: Option<&Channel>) -> Option<Cmd> {
         if self.arms && live.has_alarms {
@@ -68,7 +68,7 @@ impl<C> Outgoing<C> {
         live.shard.as_ref()?.subscription(self.listens?, channel)
     }
 
-    /// Takes in the answer to the command in front. Its refusal is no failure of the command behind it.
+    /// Handles the answer to the first command. Its refusal does not fail the command behind it.
     #[inline]
     fn on_first(&self, live: &Live, answer: &Value) {
         if let (Some(slot), Some(shard)) = (self.listens, &live.shard) {
@@ -77,7 +77,7 @@ impl<C> Outgoing<C> {
     }
 }
 
-/// Has the server tell when somebody else changes what the next command reads.
+/// Has the server report when another client changes what the next command reads.
 pub(super) fn arming() -> Cmd {
     redis::cmd("CLIENT").arg("CACHING").arg("YES").clone()
 }
@@ -90,38 +90,38 @@ pub struct Called {
     pub sent: Moment,
     /// The command was sent before, and may have taken effect then.
     pub repeated: bool,
-    /// The connection on which the reply came.
+    /// The connection on which the reply arrived.
     pub live: Arc<Live>,
     /// The link that has, or had, this connection.
     pub link: Arc<Link>,
 }
 
 impl Called {
-    /// The reply, of which nothing is left here.
+    /// Takes the reply out of this value.
     #[inline]
     pub fn take_value(&mut self) -> Value {
         std::mem::replace(&mut self.value, Value::Nil)
     }
 
-    /// What was [kept](crate::Known::kept) of the server that replied.
+    /// What was [kept](crate::Known::kept) about the server that replied.
     pub fn known<T: Any>(&self) -> Option<&T> {
         self.live.kept.as_ref()?.downcast_ref()
     }
 
-    /// This was the reply to another command: on its connection, replies are out of step.
+    /// Drops the connection: this reply belongs to another command, so its replies are out of step.
     pub fn distrust(&self) {
         self.link.drop_connection(self.live.made.generation);
     }
 }
 
 impl Live {
-    /// The node of a cluster at the other end.
+    /// The node of a cluster that the connection leads to.
     #[inline]
     pub fn node(&self) -> Option<NodeId> {
         self.shard.as_ref().map(|shard| shard.node)
     }
 
-    /// Which of the connections of its link it is.
+    /// The number of this connection among those of its link.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.made.generation
@@ -129,10 +129,10 @@ impl Live {
 }
 
 impl Link {
-    /// Sends a command and waits for its reply, until the deadline or the command timeout. The command is made for each connection on
-    /// which it is sent, and sent again as `again.rs` says.
+    /// Sends a command and waits for its reply, until the deadline or the command timeout. The command is made anew for each connection,
+    /// and sent again as `again.rs` says.
     ///
-    /// Boxed: the client's future has more than a kilobyte, for which every task that waits for a lock would reserve room.
+    /// Boxed: the client's future is larger than a kilobyte, and every task that waits for a lock would reserve that room.
     pub fn call<'a, C: Command + 'a>(
         self: &'a Arc<Self>,
         command: impl Fn(&Self) -> Outgoing<C> + Send + Sync + 'a,
@@ -183,18 +183,18 @@ impl Link {
         let (live, deadline) = self.live(deadline).await?;
         check_time(deadline)?;
         let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
-            // Boxed, because it is rare: every command's future would have room for it.
+            // Boxed, because it is rare: otherwise every command's future would have room for it.
             Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
         } else {
             self.await_reply(live.made, deadline, command.command.send(self, self.sender_of(command, &live, deadline)))
                 .await?
         };
-        // Of what the reply grants: never later than the instant before the command was sent.
+        // What the reply grants counts from the instant before the command was sent, never from a later one.
         let sent = if mutant!(DeadlineFromReply) { Moment::now() } else { deadline.start() };
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
 
-    /// Sends a command behind another that says how the server is to take it.
+    /// Sends a command behind another one that tells the server how to handle it.
     async fn send_behind_first<C: Command>(
         &self,
         live: &Live,
@@ -212,7 +212,7 @@ impl Link {
         self.await_reply(live.made, deadline, reply).await
     }
 
-    /// Sends a command to the next master of a slot that is on its way. With `ASKING` that server executes the command already.
+    /// Sends a command to the next master of a migrating slot. After `ASKING` that server already executes it.
     pub(crate) fn call_asking<'a, C: Command + 'a>(
         self: &'a Arc<Self>,
         command: Outgoing<C>,
@@ -226,7 +226,7 @@ impl Link {
                 let asking = redis::cmd("ASKING");
                 let sender = self.sender(&live, deadline);
                 let replies = sender.send_pair(&asking, |output| command.command.write(output));
-                // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
+                // A server that refuses `ASKING` only redirects the command, so the refusal of `ASKING` explains more.
                 let told =
                     |[asked, answer]: [Value; 2]| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
                 let reply = async { replies.await.map(told) };
@@ -246,14 +246,14 @@ impl Link {
         }
     }
 
-    /// How long a command with this deadline may take.
+    /// The time limit for a command with this deadline.
     #[inline]
     fn limit(&self, deadline: Deadline) -> Duration {
         mutant!(EndlessCommand => return Duration::from_secs(3600));
         deadline.span().min(self.common.command_timeout)
     }
 
-    /// Sends commands that have to be answered by this deadline. A server that answers nothing for the command timeout is silent.
+    /// A sender of commands with this deadline. A server that answers nothing for the command timeout is silent.
     #[inline]
     fn sender<'a>(&self, live: &'a Live, deadline: Deadline) -> Sender<'a> {
         let silence = self.limit(deadline);
@@ -261,20 +261,20 @@ impl Link {
         live.wire.until(Some(Patience { silent_at, silence, end }))
     }
 
-    /// Sends this command. A task that begins something may have to wait for room, unless other servers are asked the same: what these answer
-    /// would become old meanwhile.
+    /// A sender for this command. A task that begins something may have to wait until the connection has room, unless other servers are
+    /// asked the same: their answers would grow old meanwhile.
     fn sender_of<'a, C>(&self, command: &Outgoing<C>, live: &'a Live, deadline: Deadline) -> Sender<'a> {
         self.sender(live, deadline)
             .beginning(command.is_beginning && self.is_of_callers() && !self.purpose.has_others())
     }
 
-    /// How long an answer takes now until its task has it, because many are on their way. Zero while few are.
+    /// How long an answer now takes to reach its task because many are in flight. Zero while few are.
     pub fn lag(&self) -> Duration {
         let live = self.state.lock().live.clone();
         live.map_or(Duration::ZERO, |live| live.wire.lag())
     }
 
-    /// Resolves when there is room for what begins something, or no connection.
+    /// Resolves when something may be begun, or there is no connection.
     pub async fn room(&self) {
         let live = self.state.lock().live.clone();
         if let Some(live) = live {
@@ -282,9 +282,9 @@ impl Link {
         }
     }
 
-    /// Waits for a reply, and decides by the reply, or by its absence, whether the connection is still good.
+    /// Waits for a reply. The reply, or its absence, decides whether the connection is still good.
     ///
-    /// Not an `async fn`, as everything around the reply of each command: that would have room for its arguments twice.
+    /// Not an `async fn`, like everything around each command's reply: it would store its arguments twice.
     fn await_reply(
         &self,
         made: Made,
@@ -298,7 +298,7 @@ impl Link {
         })
     }
 
-    /// Waits for what a connection answers. That it comes in time is seen to by the connection's [`Watch`](crate::wire::Watch).
+    /// Waits for an answer. The connection's [`Watch`](crate::wire::Watch) ends an overdue wait.
     fn in_time(
         &self,
         generation: u64,
@@ -309,10 +309,12 @@ impl Link {
         answer.map(move |answer| {
             match answer {
                 Err(NoReply::Overdue { is_silent }) => {
+                    // Get the reason from the connection before `on_silence` may drop it.
+                    let unanswered = self.unanswered(limit);
                     if is_silent || mutant!(OthersUnheard) {
                         self.on_silence(generation, sent, limit);
                     }
-                    return Err(self.unanswered(limit));
+                    return Err(unanswered);
                 }
                 Err(NoReply::NoRoom) => return Err(CallError::NoRoom.before_sending()),
                 Ok(_) | Err(NoReply::Ended(_)) => {}
@@ -323,8 +325,7 @@ impl Link {
         })
     }
 
-    /// Decides by the code of the first error among the answers, or by the failure of the connection, whether the connection
-    /// is still good.
+    /// Decides whether the connection is still good, by the code of the first error among the answers, or by the connection's failure.
     #[inline]
     fn conclude(&self, made: Made, outcome: Result<Option<&str>, &RedisError>) {
         let code = match outcome {
@@ -338,33 +339,32 @@ impl Link {
         }
     }
 
-    /// Why there was no answer within a time.
+    /// The error for a command that was not answered within this time.
     #[inline]
     pub fn unanswered(&self, limit: Duration) -> CallError {
-        self.purpose.unanswered(limit)
+        self.purpose.unanswered(self, limit)
     }
 
-    /// Whether a refusal with this code is a reason to look where the keys live now.
+    /// Whether a refusal with this code is a reason to look for the master elsewhere.
     fn is_reason_to_look_elsewhere(&self, made: Made, code: &str) -> bool {
         match code {
             "READONLY" | "MASTERDOWN" => {
                 self.endpoint.moves() || (self.endpoint.is_address() && made.at.elapsed() >= LOOK_PAUSE)
             }
-            // Most often it is still the master, and has only started, or lost its replicas.
+            // It is usually still the master, and has just started or lost its replicas.
             "LOADING" | "NOREPLICAS" => self.endpoint.moves() && made.at.elapsed() >= LOOK_PAUSE,
             _ => false,
         }
     }
 
-    /// Finds out whether the server still answers; connects when there is no connection.
+    /// Checks whether the server still answers; connects if there is no connection.
     pub async fn heartbeat(self: &Arc<Self>, deadline: Deadline) {
-        // An error reply is an answer, too. `await_reply` has drawn the conclusions from silence.
+        // An error reply is an answer, too. `await_reply` has handled a silence.
         let _ = self.call(|_| Outgoing::of(redis::cmd("PING")), deadline).await;
     }
 
-    /// Sends a command behind all commands that were sent before, and waits for nothing. It is not sent when there is no
-    /// connection, or when too many commands are on their way. When the connection ends before the command is answered, `on_lost` is
-    /// called.
+    /// Sends a command behind all earlier ones, without waiting. It is not sent when there is no connection, or too many commands are in
+    /// flight. If the connection ends before the command is answered, `on_lost` is called.
     pub fn send_unread(&self, command: &Cmd, on_lost: impl FnOnce() + Send + 'static) {
         if self.origin.is_inherited() {
             return;
@@ -378,9 +378,9 @@ impl Link {
 }
 
 /// Refuses a command whose time is over. A task may be polled late: it waited for the connection, for another master, or for the answer
-/// that the server does not know the script. What it sent now might come after its own withdrawal, which another connection has sent.
+/// that the server does not know the script. What it sends now might arrive after its own withdrawal, which went out on another connection.
 fn check_time(deadline: Deadline) -> Result<(), CallError> {
     mutant!(SentTooLate => return Ok(()));
-    // Who has waited has counted the deadline anew, so no clock is read here.
+    // A caller that waited has counted the deadline again, so no clock is read here.
     if deadline.span().is_zero() { Err(CallError::NoConnection(Duration::ZERO).before_sending()) } else { Ok(()) }
 }

@@ -1,7 +1,6 @@
 //! How a [`Link`] makes its connection. Each attempt is a task of its own, and callers wait for its outcome.
 //!
-//! A caller that gives up does not end the attempt. Otherwise no connection would ever be made when this takes longer than
-//! each caller waits.
+//! A caller that gives up does not end the attempt. Otherwise a connection that takes longer than each caller waits would never be made.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -23,25 +22,24 @@ use crate::endpoint::Endpoint;
 use crate::failure::CallError;
 use crate::greeting::{self, OnFailover};
 
-/// A failed attempt to connect counts for all callers within this time.
+/// The next attempt to connect begins this long after one that failed.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
-/// How many attempts are under way at once. One more attempt replaces the oldest.
+/// How many attempts run at once. One more replaces the oldest.
 const MOST_ATTEMPTS: usize = 4;
-/// An attempt ends after this number of connect timeouts.
+/// An attempt ends after this many connect timeouts.
 const LIFE: u32 = 4;
 
-/// An attempt that is under way.
+/// An attempt in progress.
 #[derive(Debug)]
 pub(super) struct Attempt {
     generation: u64,
     begun: Moment,
     task: Option<AbortHandle>,
-    /// By now the attempt leads to the wrong server.
+    /// Whether the attempt leads to the wrong server by now.
     is_overtaken: bool,
 }
 
 impl Attempt {
-    /// How long it has been under way.
     pub(super) fn age(&self, now: Moment) -> Duration {
         now.since(self.begun)
     }
@@ -57,24 +55,24 @@ impl Attempt {
 /// What a caller without a connection finds.
 pub(super) enum Outlook {
     Live(Arc<Live>),
-    Failed(CallError),
-    /// An attempt is under way. At this instant another attempt may begin beside it.
+    /// The last attempt failed. The next one may start at this instant.
+    Failed(CallError, Instant),
+    /// An attempt is in progress. A second one may start at this instant.
     UnderWay(Instant),
 }
 
 impl Link {
-    /// Waits for a connection; begins an attempt when none is under way.
+    /// Waits for a connection; starts an attempt if none is in progress.
     pub(super) async fn made_live(&self, deadline: Deadline) -> Result<Arc<Live>, CallError> {
         let limit = deadline.span().min(self.common.connect_timeout);
         self.made_within(Deadline::new(deadline.start(), limit)).await
     }
 
-    /// Connects, for a caller with a time limit of its own.
+    /// Connects, for a caller with its own time limit.
     pub async fn connect(&self) -> Result<Arc<Live>, CallError> {
         self.made_within(Deadline::after(self.common.connect_timeout * LIFE)).await
     }
 
-    /// Ends the attempts that are under way.
     #[cfg(any(test, feature = "simulation"))]
     fn abort_attempts(&self) {
         let attempts = std::mem::take(&mut self.state.lock().attempts);
@@ -82,28 +80,31 @@ impl Link {
     }
 
     async fn made_within(&self, deadline: Deadline) -> Result<Arc<Live>, CallError> {
-        let end = deadline.on_timer();
+        let (end, mut has_waited) = (deadline.on_timer(), false);
         loop {
-            // This comes before the look, so that no change is missed.
+            // Register before looking, so that no change is missed.
             let changed = pin!(self.attempted.notified());
-            let another = match self.live_or_attempt() {
+            let (another, earlier) = match self.live_or_attempt() {
                 Outlook::Live(live) => return Ok(live),
-                Outlook::Failed(error) => return Err(error),
-                Outlook::UnderWay(another) => another,
+                Outlook::Failed(error, _) if has_waited => return Err(error),
+                // That was before this call. The server may be back since.
+                Outlook::Failed(error, next) => (next, Some(error)),
+                Outlook::UnderWay(another) => (another, None),
             };
+            has_waited = true;
             if timeout_at(another.min(end), changed).await.is_err() && Instant::now() >= end {
                 mutant!(AttemptEndsWithCaller => self.abort_attempts());
-                // This task may have been late, while the connection was in time.
-                return self.state.lock().live.clone().ok_or(CallError::NoConnection(deadline.span()));
+                // This task may have been polled late, while the connection was in time.
+                let live = self.state.lock().live.clone();
+                return live.ok_or_else(|| earlier.unwrap_or(CallError::NoConnection(deadline.span())));
             }
         }
     }
 
-    /// The connection, or the last failure, or an attempt that is under way. Begins an attempt when it is time for one.
+    /// The connection, the last failure, or an attempt in progress. Starts an attempt when one is due.
     ///
-    /// Another attempt begins beside an attempt that takes long: the runtime of the older attempt may be blocked, or its
-    /// first packets may have been lost while the server was away. The older attempt goes on. The first connection that is
-    /// ready wins.
+    /// When an attempt takes long, a second one starts: the first one's runtime may be blocked, or its first packets were lost while the
+    /// server was away. The first attempt goes on, and the first connection that is ready wins.
     pub(super) fn live_or_attempt(&self) -> Outlook {
         let (generation, oldest, pause) = {
             let mut state = self.state.lock();
@@ -111,9 +112,10 @@ impl Link {
                 return Outlook::Live(live);
             }
             if let Some((at, error)) = &state.failed
-                && at.elapsed() < CONNECT_PAUSE
+                && let pause = CONNECT_PAUSE.saturating_sub(at.elapsed())
+                && !pause.is_zero()
             {
-                return Outlook::Failed(error.clone());
+                return Outlook::Failed(error.clone(), Instant::now() + pause);
             }
             let (now, pause) = (Moment::now(), (self.common.command_timeout * 2).min(self.common.connect_timeout));
             if let Some(latest) = state.attempts.last() {
@@ -135,7 +137,7 @@ impl Link {
         Outlook::UnderWay(Instant::now() + pause)
     }
 
-    /// Begins the attempt that was noted, on the caller's runtime, which drives the connection.
+    /// Starts the attempt that was noted. The caller's runtime drives the connection.
     fn begin(&self, generation: u64) {
         let opening = Opening {
             under_way: UnderWay { link: Weak::clone(&self.this), generation },
@@ -146,17 +148,17 @@ impl Link {
             drift: self.common.drift,
         };
         let task = tokio::spawn(opening.run()).abort_handle();
-        // A runtime that ends has already dropped the task, and then the attempt is not noted any more.
+        // A runtime that is shutting down has already dropped the task; then the attempt is gone from the list.
         if let Some(attempt) = self.state.lock().attempts.iter_mut().find(|attempt| attempt.generation == generation) {
             attempt.task = Some(task);
         }
     }
 
-    /// Takes in the outcome of an attempt.
+    /// Handles the outcome of an attempt.
     fn on_attempt(&self, generation: u64, outcome: Result<Opened, CallError>) {
         let mut state = self.state.lock();
         let Some(place) = state.attempts.iter().position(|attempt| attempt.generation == generation) else {
-            // Another attempt took the place of this one, and its connection is closed.
+            // Another attempt replaced this one, and its connection is closed.
             return;
         };
         let is_latest = place + 1 == state.attempts.len();
@@ -181,7 +183,7 @@ impl Link {
                 state.silence = None;
                 state.down_since = None;
                 state.clock = Some(anchor);
-                // Perhaps to another server.
+                // The connection may lead to another server.
                 state.drifting = Drifting::default();
                 let again = std::mem::replace(&mut state.was_connected, true);
                 self.set_round_trip(round_trip);
@@ -192,12 +194,12 @@ impl Link {
                 others.into_iter().for_each(Attempt::abort);
                 self.common.events.on_connected(self, away);
                 if again {
-                    // The server may have lost what was asked for and held. On this connection the answers are up to date.
+                    // The server may have lost what was asked for and held. The answers on this connection are up to date.
                     self.interrupted();
                 }
             }
             Err(error) => {
-                // An older attempt knows less about the server than a later one.
+                // A later attempt knows more about the server than this one.
                 let is_news = is_latest && !std::mem::replace(&mut state.is_failure_told, true);
                 if is_latest {
                     state.failed = Some((Moment::now(), error.clone()));
@@ -211,7 +213,7 @@ impl Link {
         self.attempted.notify_waiters();
     }
 
-    /// An attempt ended with its runtime. This says nothing about the server.
+    /// An attempt ended with its runtime, which says nothing about the server.
     fn on_attempt_gone(&self, generation: u64) {
         let mut state = self.state.lock();
         let before = state.attempts.len();
@@ -240,7 +242,7 @@ impl Drop for Link {
     }
 }
 
-/// Tells the link when the task of an attempt is dropped.
+/// Reports to the link when the task of an attempt is dropped.
 struct UnderWay {
     link: Weak<Link>,
     generation: u64,
@@ -285,7 +287,7 @@ impl Opening {
         }
     }
 
-    /// Two round trips, three with TLS: the handshake of TCP, and the greeting together with all other commands.
+    /// Takes two round trips, three with TLS: the TCP handshake, and the greeting together with all other commands.
     async fn open(&self) -> Result<Opened, CallError> {
         let UnderWay { link, generation } = &self.under_way;
         let generation = *generation;
@@ -309,12 +311,12 @@ impl Opening {
             !self.is_of_callers() && [replies.next(), replies.next()].iter().all(|reply| *reply == Some(Value::Okay));
         if self.channel.is_some() {
             match greeted.need_pushes(replies.next()) {
-                // What runs in the background goes on without its channel.
+                // The background work can do without its channel.
                 Err(CallError::Failed(_)) if !self.is_of_callers() => {}
                 subscribed => subscribed?,
             }
         }
-        // The background's connection is of no shard: what it causes is told to all nodes.
+        // The background's connection belongs to no shard: its messages go to all nodes.
         let is_in_shard = self.endpoint.is_node() && self.is_of_callers();
         let shard = self.endpoint.is_node().then(|| replies.next()).filter(|_| is_in_shard).and_then(Shard::of);
         let live = Arc::new(Live {
@@ -332,14 +334,13 @@ impl Opening {
         self.channel.as_ref().is_some_and(|channel| channel.is_of_callers)
     }
 
-    /// The commands that go along with the greeting.
     fn commands(&self) -> Pipeline {
         let mut commands = redis::pipe();
         greeting::ask_for_abilities(self.purpose.needs(), &mut commands);
         commands.cmd("TIME");
         self.purpose.ask(&mut commands);
         if !self.is_of_callers() {
-            // A server that refuses this tells nothing of changed keys. The second shows that alarms can be armed.
+            // A server that refuses this reports no changed keys. The second command shows whether alarms can be armed.
             commands.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
             commands.add_command(arming());
         }

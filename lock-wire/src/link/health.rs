@@ -1,4 +1,4 @@
-//! What a [`Link`] knows of its server: how far away it is, whether it is silent, and for how long it has been away.
+//! What a [`Link`] knows about its server: its distance, whether it is silent, and for how long it has been away.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,9 +9,9 @@ use super::{Link, Silence};
 use crate::clock::{Deadline, Moment};
 use crate::failure::CallError;
 
-/// How far away a server that is nearer than this is does not matter.
+/// Below this round trip, the server's distance does not matter.
 const FAR: Duration = Duration::from_millis(10);
-/// What attempts to connect have shown counts for this long. Nobody tries while nobody needs the server, so an older failure
+/// The outcome of an attempt to connect counts for this long. While no caller needs the server there are no attempts, so an older failure
 /// says nothing.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -27,24 +27,24 @@ impl Link {
         self.state.lock().was_connected
     }
 
-    /// Whether there has never been a connection because an attempt failed.
+    /// Whether an attempt failed, and there has never been a connection.
     pub fn was_refused(&self) -> bool {
         let state = self.state.lock();
         !state.was_connected && state.failed.is_some()
     }
 
-    /// How long the server takes to answer, as far as it is known.
+    /// How long the server takes to answer, as far as is known.
     #[inline]
     pub fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
     }
 
-    /// Takes in how soon a command was answered that was sent at `sent`. A server that stood still when the connection was made
-    /// looked far away. The distance is given up when an answer took less than half of it: no single answer says it exactly.
+    /// Notes how quickly a command that was sent at `sent` was answered. A server that stalled while the connection was made looked far
+    /// away. Only an answer in less than half of that time corrects it, because no single answer is exact.
     #[inline]
     pub(super) fn note_nearer(&self, sent: Moment) {
         mutant!(SlowIsFar => return);
-        // Of a near server no clock is read here.
+        // No clock is read for a near server.
         if self.round_trip() < FAR {
             return;
         }
@@ -59,36 +59,36 @@ impl Link {
         self.round_trip.store(nanos, Ordering::Relaxed);
     }
 
-    /// Whether a script may use the keys of one slot only.
+    /// Whether all keys of a script must be in one slot.
     #[inline]
     pub fn has_slots(&self) -> bool {
         self.has_slots.load(Ordering::Relaxed)
     }
 
-    /// Whether the server has this mark: one bit, which the user of the client chose. A new connection has the marks that
-    /// [`Purpose::read`](crate::Purpose::read) gave it.
+    /// Whether the server has this mark: one bit, chosen by the user of the client. A new connection has the marks from
+    /// [`Purpose::read`](crate::Purpose::read).
     #[inline]
     pub fn has_mark(&self, mark: u32) -> bool {
         self.marks.load(Ordering::Relaxed) & mark != 0
     }
 
-    /// Notes that the server has this mark.
+    /// Sets this mark for the server.
     pub fn set_mark(&self, mark: u32) {
         self.marks.fetch_or(mark, Ordering::Relaxed);
     }
 
-    /// Notes that the server does not have these marks.
+    /// Clears these marks for the server.
     pub fn clear_marks(&self, marks: u32) {
         self.marks.fetch_and(!marks, Ordering::Relaxed);
     }
 
-    /// Why the server can't be reached now, and for how long nobody has reached it. `None` when it may be there.
+    /// Why the server is unreachable now, and how long it has been. `None` when it may be reachable.
     pub fn outage(&self) -> Option<(Duration, CallError)> {
         let state = self.state.lock();
         let now = Moment::now();
         if state.live.is_some() {
             let silent = now.since(state.silence?.since);
-            // After that time the next command decides whether the connection is still good.
+            // After that the next command decides whether the connection is still good.
             return (silent < FRESH + self.common.command_timeout * 2).then_some((silent, CallError::Silent(silent)));
         }
         let away = now.since(state.down_since?);
@@ -104,13 +104,13 @@ impl Link {
         (oldest >= self.common.command_timeout).then_some((away, CallError::NoConnection(oldest)))
     }
 
-    /// Begins to find out whether the server is back, and waits for nothing: connects again when there is no connection, and
-    /// asks for any answer when the connection is silent. It must be called inside a runtime.
+    /// Starts to find out whether the server is back, without waiting: reconnects if there is no connection, and probes a silent
+    /// connection. Must be called inside a runtime.
     pub fn begin_to_connect(&self) {
         if self.origin.is_inherited() {
             return;
         }
-        // Whoever needs the connection looks at the outcome.
+        // A caller that needs the connection looks at the outcome.
         if let Outlook::Live(_) = self.live_or_attempt()
             && self.is_silent.load(Ordering::Relaxed)
         {
@@ -119,7 +119,7 @@ impl Link {
         }
     }
 
-    /// An answer came: the server is not silent.
+    /// An answer arrived, so the server is not silent.
     #[inline]
     pub(super) fn on_reply(&self) {
         if self.is_silent.load(Ordering::Relaxed) {
@@ -130,9 +130,9 @@ impl Link {
         }
     }
 
-    /// A command went unanswered, and nothing came since it was sent. After twice the command timeout without any answer the connection is
-    /// given up. So a dead connection is replaced soon, and a slow server, whose answers come when nobody waits for them any more, is not
-    /// flooded with new connections.
+    /// A command went unanswered, and nothing arrived since it was sent. After twice the command timeout without any answer the connection
+    /// is given up. So a dead connection is replaced soon, and a slow server, whose answers arrive when no task waits for them any more, is
+    /// not flooded with new connections.
     pub(super) fn on_silence(&self, generation: u64, sent: Moment, limit: Duration) {
         let mut state = self.state.lock();
         let Some(live) = state.live.as_ref().filter(|live| live.made.generation == generation) else { return };
@@ -147,7 +147,7 @@ impl Link {
         }
         if since.elapsed() < self.common.command_timeout * 2 {
             if is_full {
-                // Nobody else sends a command that would go unanswered.
+                // Other tasks wait for room, so no other command would find out.
                 self.probe();
             }
             return;
@@ -156,8 +156,7 @@ impl Link {
         self.drop_connection(generation);
     }
 
-    /// Asks the server for any answer, with all the time that a command may have. When this goes unanswered, too, the
-    /// connection is dead.
+    /// Probes the server, with the full time of a command. If this goes unanswered too, the connection is dead.
     pub(super) fn probe(&self) {
         let Some(link) = self.this.upgrade() else { return };
         if self.is_probing.swap(true, Ordering::Relaxed) {
@@ -168,7 +167,7 @@ impl Link {
     }
 }
 
-/// The server is asked for any answer. Its task may end with its runtime.
+/// A probe of the server in progress. Its task may end with its runtime.
 struct Probing(Arc<Link>);
 
 impl Drop for Probing {

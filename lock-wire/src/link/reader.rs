@@ -1,4 +1,4 @@
-//! [`Reader`]: the runtime that reads a connection, and whether it runs. [`Receiver`]: takes in what the server pushes.
+//! [`Reader`]: the runtime that reads a connection, and whether it runs. [`Receiver`]: handles the server's pushes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,26 +11,26 @@ use tokio::time::sleep;
 use super::{Link, Source};
 use crate::wire::Hear;
 
-/// When an attempt to connect has failed, the next one comes after this time.
+/// The pause between a failed attempt to connect and the next one.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 
-/// The runtime on which a connection was made. Nobody else reads what comes there.
+/// The runtime on which a connection was made, and the only one that reads it.
 #[derive(Clone)]
 pub(super) struct Reader {
     runtime: Handle,
-    /// Whether it was asked, and has not answered.
+    /// Whether it was probed and has not answered.
     is_asked: Arc<AtomicBool>,
-    /// Whether it was told to connect again, and has not done so.
+    /// Whether it was told to connect again and has not done so.
     is_to_connect: Arc<AtomicBool>,
 }
 
 impl Reader {
-    /// The runtime that runs this code.
+    /// The current runtime.
     pub(super) fn here() -> Self {
         Self { runtime: Handle::current(), is_asked: Arc::default(), is_to_connect: Arc::default() }
     }
 
-    /// Asks the runtime whether it runs. Returns whether it has not answered since the last call.
+    /// Probes the runtime. Returns whether it has not answered the last probe yet.
     fn probe(&self) -> bool {
         let is_blocked = self.is_asked.swap(true, Ordering::Relaxed);
         if !is_blocked {
@@ -40,7 +40,7 @@ impl Reader {
         is_blocked
     }
 
-    /// Has the runtime connect `link`, until there is a connection.
+    /// Has the runtime connect `link`, and retry until there is a connection.
     fn connect(&self, link: Weak<Link>) {
         if !self.is_to_connect.swap(true, Ordering::Relaxed) {
             let is_to_connect = Arc::clone(&self.is_to_connect);
@@ -54,9 +54,9 @@ impl Reader {
 }
 
 impl Link {
-    /// Begins to connect when there is no connection. Returns whether that has to be looked at again.
+    /// Starts to connect if there is no connection. Returns whether to check again later.
     fn begin_again(&self, is_to_connect: &AtomicBool) -> bool {
-        // A connection that breaks after the look has this begun anew.
+        // Clear this before the look: when the connection breaks after it, `connect` starts again.
         is_to_connect.store(false, Ordering::Relaxed);
         if self.is_connected() || self.origin.is_inherited() || is_to_connect.swap(true, Ordering::Relaxed) {
             return false;
@@ -65,7 +65,7 @@ impl Link {
         true
     }
 
-    /// Asks the runtime that reads this connection whether it runs. Returns whether it has not answered since the last call.
+    /// Probes the runtime that reads this connection. Returns whether it has not answered the last probe yet.
     pub fn probe_reader(&self) -> bool {
         let state = self.state.lock();
         let reader = state.live.as_ref().and(state.reader.clone());
@@ -73,7 +73,7 @@ impl Link {
         reader.is_some_and(|reader| reader.probe())
     }
 
-    /// Has the runtime that read the last connection begin to make the next one.
+    /// Has the runtime that read the last connection start to make the next one.
     pub fn reconnect_reader(&self) {
         let state = self.state.lock();
         let reader = if state.live.is_none() { state.reader.clone() } else { None };
@@ -114,7 +114,7 @@ impl Hear for Receiver {
                 // All keys were flushed.
                 _ => events.on_change(source, None),
             },
-            // A server ends a subscription by itself when the slot moves. What is told there now, nobody hears.
+            // A server ends a subscription by itself when the slot moves. Messages that it sends after that are lost.
             PushKind::SUnsubscribe => link.drop_connection(self.generation),
             _ => {}
         }
@@ -138,7 +138,7 @@ mod tests {
     fn a_runtime_that_nobody_polls_is_blocked_and_one_that_runs_is_not() {
         let runtime = Builder::new_current_thread().build().unwrap();
         let reader = runtime.block_on(async { Reader::here() });
-        assert!(!reader.probe(), "it is asked for the first time");
+        assert!(!reader.probe(), "this is the first probe");
         assert!(reader.probe() && reader.probe());
         for _ in 0..3 {
             runtime.block_on(async {
@@ -148,6 +148,6 @@ mod tests {
             assert!(!reader.probe());
         }
         drop(runtime);
-        assert!(reader.probe(), "nobody reads any more");
+        assert!(reader.probe(), "nobody reads any longer");
     }
 }

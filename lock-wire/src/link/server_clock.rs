@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Anchor, Link};
 use crate::clock::{Deadline, Drift, Moment};
 
-/// The shortest span over which clocks are compared. Over a shorter span the time on the network would count for too much.
+/// The shortest span over which clocks are compared. Over a shorter one the network's delay would weigh too much.
 const SPAN: Duration = Duration::from_secs(5);
 
 /// How much the server's clock gained on this process's clock, at least.
@@ -22,7 +22,6 @@ impl Gain {
     }
 }
 
-/// The last reading of both clocks, on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Drifting {
     /// The server's time, and an instant of this process's clock that was certainly not later.
@@ -30,9 +29,9 @@ pub(super) struct Drifting {
 }
 
 impl Drifting {
-    /// Takes in the server's time of an answer. `None` unless the server's clock certainly gained more than `drift` allows.
-    /// The time here is counted from before the first reading of the server's clock to after the second reading, so that no
-    /// delay of an answer looks like a gain.
+    /// Handles an answer with the server's time. Returns a gain only if the server's clock certainly gained more than `drift` allows: the
+    /// local time runs from before the first reading of the server's clock to after the second, so a delayed answer never looks like a
+    /// gain.
     pub(super) fn on_answer(&mut self, anchor: Anchor, drift: Drift) -> Option<Gain> {
         let Some((micros, sent)) = self.last else {
             self.last = Some((anchor.store_micros, anchor.sent));
@@ -50,11 +49,11 @@ impl Drifting {
 }
 
 impl Link {
-    /// Remembers what the server's clock shows, and tells once that it runs faster than is allowed for.
+    /// Stores what the server's clock shows, and reports once that it runs faster than is allowed for.
     pub fn update_clock(&self, anchor: Anchor) {
         let mut state = self.state.lock();
         state.clock = Some(anchor);
-        // Otherwise the background's connection, which leads to the same server, would tell a second time.
+        // Otherwise the background's connection to the same server would report it a second time.
         if !self.is_of_callers() || state.is_drift_told {
             return;
         }
@@ -64,7 +63,7 @@ impl Link {
         self.common.events.on_fast_clock(self, gain.ppm(), gain.within);
     }
 
-    /// What the server's clock will show at `deadline`. This is at most a round trip too late.
+    /// What the server's clock will show at `deadline`, at most a round trip too late.
     pub fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
         let anchor = self.state.lock().clock?;
         let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_secs(366 * 24 * 3600));
@@ -78,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers of a server whose clock runs at `rate`, each so long after the other and so long on its way.
+    /// Feeds answers of a server whose clock runs at `rate`, with this pause between them and these delays on the way.
     async fn found(rate: f64, pause: Duration, delays: &[u64]) -> Vec<Option<Gain>> {
         let (mut drifting, start) = (Drifting::default(), Moment::now());
         let mut gains = Vec::new();

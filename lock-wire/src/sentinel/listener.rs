@@ -1,10 +1,10 @@
-//! [`Listener`]: listens to one sentinel for as long as the connection to its master is used.
+//! [`Listener`]: listens to one sentinel while the connection to its master is in use.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Pipeline, PushKind, RedisConnectionInfo, Value};
+use redis::{Pipeline, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
@@ -14,35 +14,35 @@ use crate::failure::CallError;
 use crate::greeting::{greet, hello_field};
 use crate::wire::{Hear, Peer, Wire};
 
-/// A sentinel reports changes on its own. It is asked once in this time all the same, to find a dead connection.
+/// A sentinel reports changes on its own. It is asked this often anyway, to detect a dead connection.
 const ASK_PAUSE: Duration = Duration::from_secs(2);
-/// The pause before a connection is tried again that broke, or could not be made.
+/// The pause before reconnecting after a connection broke or could not be made.
 const CONNECT_PAUSE: Duration = Duration::from_secs(2);
 
 const RIGHTS: &str = "its user needs +sentinel|get-master-addr-by-name +sentinel|master +subscribe &+switch-master \
                       &+promoted-slave";
 
-/// Asks one sentinel for the master, again and again, and also at once when the sentinel reports a change.
+/// Asks one sentinel for the master again and again, and at once when the sentinel reports a change.
 pub(super) struct Listener {
-    /// Which of the sentinels.
+    /// The sentinel's index.
     pub(super) number: usize,
     /// With the credentials for the master.
     pub(super) sentinel: Peer,
-    /// What the sentinel calls the master.
+    /// The master's name in the sentinel's configuration.
     pub(super) name: Arc<str>,
-    /// How long a step may take.
+    /// The time limit for a step.
     pub(super) limit: Duration,
     pub(super) said: UnboundedSender<Said>,
 }
 
-/// What a sentinel says, or why it says nothing.
+/// A sentinel's answer, or why there is none.
 pub(super) struct Said {
-    /// Which of the sentinels said it.
+    /// The sentinel's index.
     pub(super) number: usize,
     pub(super) choice: Result<Choice, CallError>,
 }
 
-/// Which server the sentinels chose.
+/// The server that the sentinels chose.
 #[derive(Clone)]
 pub(super) struct Choice {
     pub(super) master: Peer,
@@ -51,14 +51,14 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Whether this choice came after `other`, and chose another server.
+    /// Whether this choice is later than `other`, and names another server.
     pub(super) fn replaces(&self, other: &Self) -> bool {
         self.epoch > other.epoch && self.master.addr() != other.master.addr()
     }
 }
 
 impl Listener {
-    /// Runs until nobody listens any more.
+    /// Runs until the receiver is gone.
     pub(super) async fn run(self) {
         let place = format!("the sentinel {}", self.sentinel.address());
         while !self.said.is_closed() {
@@ -69,7 +69,7 @@ impl Listener {
     }
 
     fn say(&self, choice: Result<Choice, CallError>) {
-        // Perhaps nobody listens any more.
+        // The receiver may be gone.
         let _ = self.said.send(Said { number: self.number, choice });
     }
 
@@ -90,30 +90,22 @@ impl Listener {
     }
 
     async fn connect(&self, news: &Arc<Notify>) -> Result<(Wire, Choice), CallError> {
-        let server = self.sentinel.settings();
-        // A sentinel has no databases. Most often it has no password either, and then it refuses a password.
-        let plain = RedisConnectionInfo::default();
-        match (self.connect_as(plain.clone(), news).await, server.password()) {
-            (Err(CallError::Failed(error)), Some(password)) if error.code() == Some("NOAUTH") => {
-                let user = server.username().unwrap_or("default");
-                self.connect_as(plain.set_username(user).set_password(password), news).await
+        // A sentinel usually has no password, and then it refuses one.
+        match self.connect_to(&self.sentinel.as_sentinel(false), news).await {
+            Err(CallError::Failed(error)) if error.code() == Some("NOAUTH") && self.sentinel.has_login() => {
+                self.connect_to(&self.sentinel.as_sentinel(true), news).await
             }
-            (outcome, _) => outcome,
+            outcome => outcome,
         }
     }
 
-    async fn connect_as(
-        &self,
-        credentials: RedisConnectionInfo,
-        news: &Arc<Notify>,
-    ) -> Result<(Wire, Choice), CallError> {
-        let sentinel = self.sentinel.with_settings(credentials);
-        // The sentinel that leads a failover sends the first message as soon as there is a new master. The other sentinels
-        // send the second message. The subscriptions come first: no news is missed in between.
+    async fn connect_to(&self, sentinel: &Peer, news: &Arc<Notify>) -> Result<(Wire, Choice), CallError> {
+        // The sentinel that leads a failover sends the first message as soon as there is a new master; the others send the second.
+        // Subscribe before asking, so that no news is missed.
         let mut commands = redis::pipe();
         commands.cmd("SUBSCRIBE").arg("+promoted-slave").cmd("SUBSCRIBE").arg("+switch-master");
         self.ask_in(&mut commands);
-        let greeted = greet(&sentinel, News(Arc::clone(news)), &commands).await?;
+        let greeted = greet(sentinel, News(Arc::clone(news)), &commands).await?;
         let [first, second, address, master] = <[Value; 4]>::try_from(greeted.replies).map_err(|_| unreadable())?;
         for subscribed in [first, second] {
             subscribed.extract_error().map_err(refused)?;
@@ -121,8 +113,8 @@ impl Listener {
         Ok((greeted.wire, self.choice([address, master])?))
     }
 
-    /// Asks for the master, and the failover that made it the master. The sentinel that leads a failover reports the master before
-    /// the failover is over.
+    /// Asks for the master, and for the failover that made it the master. The sentinel that leads a failover names the master before the
+    /// failover is over.
     fn ask_in(&self, commands: &mut Pipeline) {
         commands.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.name);
         commands.cmd("SENTINEL").arg("MASTER").arg(&*self.name);
@@ -135,7 +127,7 @@ impl Listener {
         self.choice(<[Value; 2]>::try_from(answers).map_err(|_| unreadable())?)
     }
 
-    /// Reads the answers to what [`ask_in`](Self::ask_in) asks.
+    /// Reads the answers to [`ask_in`](Self::ask_in).
     fn choice(&self, [address, master]: [Value; 2]) -> Result<Choice, CallError> {
         let address = address.extract_error().map_err(refused)?;
         let unknown = || CallError::Unsuitable(format!("it knows no master called `{}`", self.name));
@@ -147,7 +139,7 @@ impl Listener {
     }
 }
 
-/// Any news is a reason to ask. What it says does not matter.
+/// Treats any message as a reason to ask, whatever it says.
 struct News(Arc<Notify>);
 
 impl Hear for News {
@@ -167,7 +159,7 @@ fn unreadable() -> CallError {
     CallError::Unsuitable("its answer can't be read".to_owned())
 }
 
-/// The pause, made longer by up to a half, so that clients that lost the same sentinel do not come back together.
+/// The pause plus up to a half of it, so that clients that lost the same sentinel do not reconnect at the same time.
 fn jittered(pause: Duration) -> Duration {
     let (random, ..) = Uuid::new_v4().as_fields();
     pause.mul_f64(1.0 + f64::from(random) / f64::from(u32::MAX) / 2.0)

@@ -1,24 +1,24 @@
-//! [`Frames`]: cuts what a server sends into values.
+//! [`Frames`]: splits what a server sends into values.
 //!
-//! RESP3: <https://github.com/redis/redis-specifications/blob/master/protocol/RESP3.md>. What a lock needs is read here: numbers,
-//! texts, and lists and pushes of them. Anything else is found here, and read by the `redis` crate.
+//! RESP3: <https://github.com/redis/redis-specifications/blob/master/protocol/RESP3.md>. This parses what a lock needs: numbers, texts, and
+//! lists and pushes of them. For anything else it only finds the end, and the `redis` crate parses it.
 
 use redis::{PushKind, Value};
 
-/// As much is read at once, while no value is larger.
+/// The size of the buffer while no value is larger.
 const ROOM: usize = 8 * 1024;
-/// A buffer that a large value has made larger than this is given up.
+/// A buffer that a large value grew beyond this size is freed.
 const MOST_KEPT: usize = 64 * 1024;
-/// A line of a server is shorter than this: a number, a word, an error.
+/// A server's line is shorter than this: a number, a word, an error.
 const LONGEST_LINE: usize = 64 * 1024;
-/// Lists in lists, as deep as the `redis` crate reads them.
+/// The maximum nesting of lists, the same as in the `redis` crate.
 const DEEPEST: usize = 100;
 
-/// What was read does not follow the protocol. There is no way to find out where the next value begins.
+/// What was read does not follow the protocol, so the start of the next value is unknown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// A number; `None` for any other value.
+/// The number; `None` for any other value.
 pub fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Int(number) => Some(*number),
@@ -26,7 +26,7 @@ pub fn integer(value: &Value) -> Option<i64> {
     }
 }
 
-/// A text; `None` for any other value.
+/// The text; `None` for any other value.
 pub fn text(value: Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
@@ -35,7 +35,7 @@ pub fn text(value: Value) -> Option<String> {
     }
 }
 
-/// The bytes that were read and are no values yet.
+/// The bytes that were read and not parsed yet.
 #[derive(Default)]
 pub(super) struct Frames {
     buffer: Vec<u8>,
@@ -46,7 +46,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Room for what is read next; never empty.
+    /// The buffer for the next read; never empty.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -65,12 +65,12 @@ impl Frames {
         self.buffer.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// So many bytes were read into the [`room`](Self::room).
+    /// This many bytes were read into the [`room`](Self::room).
     pub(super) fn on_read(&mut self, count: usize) {
         self.end = (self.end + count).min(self.buffer.len());
     }
 
-    /// The next value. `None` when it was not read to its end yet.
+    /// The next value. `None` when it is not complete yet.
     pub(super) fn next(&mut self) -> Result<Option<Value>, Malformed> {
         let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(frame) = self.scan.frame(bytes)? else { return Ok(None) };
@@ -84,11 +84,11 @@ impl Frames {
     }
 }
 
-/// Looks for the end of a value. It goes on where it stood when there were no more bytes.
+/// Looks for the end of a value. Resumes where it ran out of bytes.
 struct Scan {
-    /// How many bytes of the value were looked at.
+    /// How many bytes of the value were scanned.
     at: usize,
-    /// How many values are still to come: those of a list, and of the lists in it.
+    /// How many values are still missing: those of a list, and of the lists in it.
     open: usize,
 }
 
@@ -99,7 +99,7 @@ impl Default for Scan {
 }
 
 impl Scan {
-    /// The value at the start of `bytes`. `None` when there are too few of them.
+    /// The value at the start of `bytes`. `None` when it is not complete.
     fn frame<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, Malformed> {
         while self.open > 0 {
             let Some((kind, text)) = line(bytes.get(self.at..).unwrap_or_default())? else { return Ok(None) };
@@ -132,7 +132,7 @@ impl Scan {
     }
 }
 
-/// The kind of the value at the start of `bytes`, and the rest of its first line. `None` when the line has no end yet.
+/// The kind of the value at the start of `bytes`, and the rest of its first line. `None` when the line is not complete yet.
 fn line(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, Malformed> {
     let mut from = 0;
     while let Some(found) = bytes.get(from..).unwrap_or_default().iter().position(|byte| *byte == b'\r') {
@@ -151,7 +151,7 @@ fn line(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, Malformed> {
     if bytes.len() > LONGEST_LINE { Err(Malformed) } else { Ok(None) }
 }
 
-/// A length; `None` for that of what is not there.
+/// A length; `None` for a null value.
 fn length(text: &[u8]) -> Result<Option<usize>, Malformed> {
     match number(text)? {
         -1 => Ok(None),
@@ -163,7 +163,7 @@ fn number(text: &[u8]) -> Result<i64, Malformed> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Malformed)
 }
 
-/// Reads values that are there to their end.
+/// Parses complete values.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -208,7 +208,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A value of a kind that only the `redis` crate reads.
+    /// A value of a kind that only the `redis` crate parses.
     fn other(&mut self) -> Result<Value, Malformed> {
         let frame = Scan::default().frame(self.rest)?.ok_or(Malformed)?;
         self.skip(frame.len());
@@ -248,7 +248,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// All values that come when the bytes are read in pieces of this size.
+    /// All values, when the bytes are read in pieces of this size.
     fn cut(bytes: &[u8], piece: usize) -> Result<Vec<Value>, Malformed> {
         let (mut frames, mut values) = (Frames::default(), Vec::new());
         for piece in bytes.chunks(piece) {
@@ -274,9 +274,7 @@ pub(super) mod tests {
             any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
             text.clone().prop_map(|text| format!("+{text}\r\n").into_bytes()),
             text.clone().prop_map(|text| format!("-ERR {text}\r\n").into_bytes()),
-            text.prop_map(|text| format!("=%d\r\ntxt:{text}\r\n")
-                .replace("%d", &(text.len() + 4).to_string())
-                .into_bytes()),
+            text.prop_map(|text| format!("={}\r\ntxt:{text}\r\n", text.len() + 4).into_bytes()),
             vec(any::<u8>(), 0..40)
                 .prop_map(|bytes| [format!("${}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat()),
             prop_oneof![
@@ -327,7 +325,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What is read of a whole value, by this crate and by the `redis` crate.
+    /// What this crate and the `redis` crate each read of a whole value.
     fn read_twice(bytes: &[u8]) -> Option<(usize, Result<Value, Malformed>, Option<Value>)> {
         let frame = Scan::default().frame(bytes).ok()??;
         Some((frame.len(), Reader { rest: frame }.value(0), redis::parse_redis_value(frame).ok()))
@@ -338,9 +336,9 @@ pub(super) mod tests {
         bolero::check!(name = "wire").for_each(|bytes: &[u8]| {
             let Some((piece, mut rest)) = bytes.split_first() else { return };
             let (whole, pieces) = (cut(rest, rest.len().max(1)), cut(rest, usize::from(*piece) + 1));
-            assert_eq!(whole, pieces, "it depends on where it is cut");
+            assert_eq!(whole, pieces, "the result depends on where the bytes are cut");
             while let Some((length, ours, theirs)) = read_twice(rest) {
-                // What this crate refuses, a server does not write.
+                // A server does not write what this crate refuses.
                 if let Ok(ours) = ours {
                     assert_eq!(Some(ours), theirs, "{:?}", String::from_utf8_lossy(rest));
                 }

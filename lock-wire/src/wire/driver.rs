@@ -13,17 +13,17 @@ use tokio::task::{JoinHandle, yield_now};
 use super::decode::Frames;
 use super::{Ended, Hear, Shared};
 
-/// Runs until the connection ends, or nobody has it any more.
+/// Runs until the connection ends, or its last handle is gone.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     reader: Box<dyn AsyncRead + Send + Unpin>,
     frames: Frames,
     hear: Box<dyn Hear>,
-    /// The tasks that could run have run since there is output.
+    /// Whether all tasks that could run have run since there is output.
     has_yielded: bool,
-    /// Ends when the runtime has looked at its sockets. It is there while a task waits for what has come.
+    /// Ends when the runtime has polled its sockets. It exists while a task waits for what has arrived.
     look: Option<JoinHandle<()>>,
-    /// Empty but while a reply is taken in.
+    /// Empty except while a reply is handled.
     to_wake: Vec<Waker>,
 }
 
@@ -49,7 +49,7 @@ impl Driver {
 
     fn on_value(&mut self, value: Value) -> Result<(), Ended> {
         let reply = match value {
-            // The server answers a subscription by a push. What it pushes when a subscription ends by itself answers nothing.
+            // The server answers a subscription with a push. The push for a subscription that ends by itself is not a reply.
             Value::Push { kind: PushKind::Subscribe | PushKind::SSubscribe, .. } => value,
             Value::Push { kind, data } if kind != PushKind::SUnsubscribe || !mutant!(UnsubscribedIsReply) => {
                 self.hear.on_push(&kind, &data);
@@ -80,15 +80,15 @@ impl Driver {
             self.shared.call_for_room(calls);
             flushed
         } else {
-            // Whoever was woken by the replies may have more to send.
+            // The tasks that the replies woke may have more to send.
             self.has_yielded = true;
             context.waker().wake_by_ref();
             Ok(())
         }
     }
 
-    /// Has the runtime look at its sockets, when a task waits for what has come. The runtime may have been blocked: it looks before it polls
-    /// a task again that has yielded. Returns whether it has looked since.
+    /// Has the runtime poll its sockets, when a task waits for what has arrived. A runtime that was blocked polls them before it polls a
+    /// task that has yielded. Returns whether it has done so.
     fn poll_look(&mut self, context: &mut Context<'_>) -> bool {
         let is_to_read = &self.shared.is_to_read;
         if is_to_read.load(Ordering::Relaxed) && self.look.is_none() {
@@ -142,7 +142,7 @@ impl Future for Driver {
 }
 
 impl Drop for Driver {
-    /// Its runtime may end before the connection does. Then nobody reads any more.
+    /// The runtime may end before the connection does, and then there is no reader any more.
     fn drop(&mut self) {
         if let Some(aftermath) = self.shared.end(&Ended::by_close()) {
             aftermath.carry_out();

@@ -1,6 +1,6 @@
-//! How commands are written by hand, without a `Cmd` of the `redis` crate.
+//! Writes commands directly, without a `Cmd` of the `redis` crate.
 
-/// Begins a value of this kind and length. Lengths of two digits, which most have, are written in one step.
+/// Writes the header of a value of this kind and length. A length of one or two digits, as most have, takes one step.
 #[inline]
 pub fn header(output: &mut Vec<u8>, kind: u8, length: usize) {
     match u8::try_from(length) {
@@ -14,7 +14,7 @@ pub fn header(output: &mut Vec<u8>, kind: u8, length: usize) {
     }
 }
 
-/// Writes one argument, which has these parts.
+/// Writes one argument that consists of these parts.
 #[inline]
 pub fn bulk(output: &mut Vec<u8>, parts: &[&str]) {
     header(output, b'$', parts.iter().map(|part| part.len()).sum());

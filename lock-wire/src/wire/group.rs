@@ -1,32 +1,32 @@
-//! [`Group`]: calls of one script that go out as one.
+//! [`Group`]: combines several calls of one script into one.
 //!
-//! Databases call this group commit: for each script that a server starts it works more than for one call. So what is called while
-//! other commands are on their way goes together with all else that is called until then.
+//! Databases call this group commit: starting a script costs a server more than serving one more call in it. So calls that are made while
+//! other commands are in flight are sent together with all other calls until then.
 
 use redis::Value;
 
 use super::encode::{bulk, header, number};
 
-/// A script of which one run does for several callers what a run for each would do.
+/// A script that in one run does for several callers what a run for each would do.
 #[derive(Debug)]
 pub struct Grouped {
     /// The script.
     pub text: fn() -> &'static str,
-    /// By which a server knows it.
+    /// The script's digest.
     pub digest: fn() -> &'static str,
     /// How many of the [columns](Columns) are keys.
     pub keys: usize,
-    /// Calls in one run: more would delay the server's other clients, and the callers whose answers come first.
+    /// The maximum number of calls in one run: more would delay the server's other clients, and the callers whose answers are first.
     pub most: usize,
-    /// What one reply says to each of so many calls: what the script would have said to it alone.
+    /// Splits one reply into the answers to this many calls: what the script would have answered to each alone.
     pub split: fn(Value, usize) -> Vec<Value>,
 }
 
-/// The arguments of several calls, keys first: one argument of each call in each column.
+/// The arguments of several calls, keys first: each column has one argument of each call.
 pub type Columns = [Vec<u8>; 3];
 
 impl Grouped {
-    /// Writes one call by itself. `is_known` says that the server knows the script.
+    /// Writes one call alone. `is_known` says that the server knows the script.
     pub fn write_alone(&'static self, is_known: bool, write: impl FnOnce(&mut Columns), output: &mut Vec<u8>) {
         let mut group = Group::default();
         group.add(self, is_known, write, 0);
@@ -34,7 +34,7 @@ impl Grouped {
     }
 }
 
-/// The calls that are to go out next. Their arguments are written already.
+/// The calls of the next run. Their arguments are already written.
 #[derive(Default)]
 pub(super) struct Group {
     script: Option<&'static Grouped>,
@@ -43,7 +43,7 @@ pub(super) struct Group {
     is_unknown: bool,
 }
 
-/// Whose answers one reply has.
+/// The places that one reply answers.
 pub(super) struct Members {
     pub(super) script: &'static Grouped,
     pub(super) places: Vec<usize>,
@@ -55,7 +55,7 @@ impl Group {
         self.places.is_empty()
     }
 
-    /// Whether no more calls may go along, or none of this `script`.
+    /// Whether no more calls can join, or none of this `script`.
     #[inline]
     pub(super) fn is_closed_to(&self, script: &'static Grouped) -> bool {
         self.script.is_some_and(|other| self.places.len() >= script.most || !std::ptr::eq(other, script))

@@ -1,4 +1,4 @@
-//! [`Output`]: commands that are written and not with the socket yet.
+//! [`Output`]: commands that are written but not handed to the socket yet.
 
 use std::io;
 use std::pin::Pin;
@@ -8,16 +8,16 @@ use tokio::io::AsyncWrite;
 
 use super::group::{Group, Members};
 
-/// When so many bytes wait, they go out at once. While the socket takes no more, nobody begins to ask, and a command that lies farther
+/// When this many bytes are waiting, they are sent at once. While the socket is full, nothing is begun, and a command further than this
 /// from the end is not taken back.
 pub(super) const ENOUGH: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(super) struct Output {
-    /// What goes out in the same write, behind the `bytes`.
+    /// What goes out in the same write, after the `bytes`.
     pub(super) group: Group,
     bytes: Vec<u8>,
-    /// So many bytes are with the socket already.
+    /// How many of the bytes the socket already has.
     written: usize,
     is_unflushed: bool,
     /// `None` when the connection has ended.
@@ -34,14 +34,14 @@ impl Output {
         self.bytes.is_empty() && self.group.is_empty() && !self.is_unflushed
     }
 
-    /// Writes commands behind all others. Returns how many bytes they have.
+    /// Writes commands after all others. Returns their number of bytes.
     pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let before = self.bytes.len();
         write(&mut self.bytes);
         self.bytes.len() - before
     }
 
-    /// Writes the run of the script for the [`group`](Self::group). Returns whose answers its reply has, and how many bytes it has.
+    /// Writes the run of the script for the [`group`](Self::group). Returns the places that its reply answers, and its number of bytes.
     #[inline]
     pub(super) fn write_group(&mut self) -> (Option<Members>, usize) {
         let before = self.bytes.len();
@@ -49,25 +49,25 @@ impl Output {
         (members, self.bytes.len() - before)
     }
 
-    /// How many bytes are not with the socket.
+    /// How many bytes the socket does not have yet.
     #[inline]
     pub(super) fn unsent(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Whether so much waits that it goes out at once.
+    /// Whether so much is waiting that it is sent at once.
     #[inline]
     pub(super) fn is_large(&self) -> bool {
         self.unsent() >= ENOUGH
     }
 
-    /// Takes back so many bytes that are not with the socket.
+    /// Takes back `count` bytes that the socket does not have yet.
     pub(super) fn take_back(&mut self, before_end: usize, count: usize) {
         let start = self.bytes.len().saturating_sub(before_end);
         self.bytes.drain(start..(start + count).min(self.bytes.len()));
     }
 
-    /// Hands as much to the socket as it takes. The `driver` is woken when the socket takes more.
+    /// Hands over as much as the socket takes. The `driver` is woken when the socket takes more.
     pub(super) fn flush(&mut self, driver: &Waker) -> io::Result<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let mut context = Context::from_waker(driver);
@@ -94,8 +94,8 @@ impl Output {
         Ok(())
     }
 
-    /// Gives back the room of what is with the socket, also while the socket takes no more. What stays is moved only when it is no more
-    /// than what goes: so a byte costs one move.
+    /// Frees the space of what the socket has, even while the socket is full. The rest is moved only when it is no more than what is freed:
+    /// so there is at most one move per byte written.
     fn forget_written(&mut self) {
         mutant!(WrittenIsKept => if self.unsent() > 0 {
             return;
@@ -109,7 +109,6 @@ impl Output {
         }
     }
 
-    /// How much room the buffer has.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.bytes.capacity()

@@ -1,4 +1,4 @@
-//! [`Places`]: who waits for which reply.
+//! [`Places`]: which task waits for which reply.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -12,88 +12,88 @@ use super::group::Members;
 use super::output::ENOUGH;
 use super::{Ended, NoReply};
 
-/// So many replies are to come when it is measured how long they take.
+/// From this many outstanding replies on, measure how long they take.
 pub(super) const MANY: usize = 32;
 
-/// The replies that are to come, and those that were not taken yet.
+/// The outstanding replies, and those that were not taken yet.
 #[derive(Default)]
 pub(super) struct Places {
     all: Slab<Place>,
     /// What the next replies are for. A server replies in the order of the commands.
     order: VecDeque<Next>,
-    /// How many replies came.
+    /// How many replies have arrived.
     heard: u64,
-    /// How many of those that are to come are for what tasks begin.
+    /// How many of the outstanding replies are for commands that begin something.
     beginnings: usize,
-    /// How long the last one took of those that were measured, until its task had it. Zero while few replies are to come.
+    /// How long the last measured reply took to reach its task. Zero while few replies are outstanding.
     lag: Duration,
-    /// The one that is measured now, and since when.
+    /// The place that is measured now, and since when.
     measured: Option<(usize, Instant)>,
-    /// The last one was measured, and nobody has asked how long it took.
+    /// Whether `lag` was measured since it was last asked for.
     is_measured: bool,
 }
 
-/// What becomes of the replies to the commands that one task sent together.
+/// The state of the replies to the commands that one task sent together.
 pub(super) enum Place {
     Waiting {
         want: Want,
         got: Vec<Value>,
         waker: Option<Waker>,
         by: By,
-        /// How many replies had come when `by` was set.
+        /// How many replies had arrived when `by` was set.
         heard: u64,
     },
-    /// Nobody waits any more. So many replies are to come, which nobody reads.
+    /// The task is gone. This many replies are outstanding, and none of them is read.
     Left(usize),
-    /// Nobody reads the reply. Without a reply this is called.
+    /// The reply is not read. If there is none, this is called.
     Unread(OnLost),
     Answered(Result<Value, NoReply>),
 }
 
-/// By when a reply has to come.
+/// When a reply is due.
 #[derive(Clone, Copy)]
 pub(super) enum By {
     Any,
     At(Patience),
-    /// It has not come in time.
+    /// The reply is overdue.
     Over {
         is_silent: bool,
     },
 }
 
-/// How long a reply is waited for.
+/// How long to wait for a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// By then a server that answers nothing is silent.
+    /// When a server that answers nothing counts as silent.
     pub(crate) silent_at: Instant,
-    /// So long lasts the silence.
+    /// How long a silence lasts.
     pub(crate) silence: Duration,
-    /// The end, also of a wait for a server that answers others: it replies in the order of the commands, and has not come to this one.
+    /// The end, even if the server answers other commands: it replies in the order of the commands, and has not reached this one.
     pub(crate) end: Instant,
 }
 
-/// How a task finds its place.
+/// What a task finds at its place.
 pub(super) enum Polled {
-    /// The reply, which ends the place. A place whose time is over stays until it is left.
+    /// The reply, which frees the place. An overdue place stays until the task leaves it.
     Reply(Result<Value, NoReply>),
-    /// The reply is still to come.
+    /// The reply is outstanding.
     Waits,
-    /// So it is, and the task's waker is not known here. The task has to clone it first, without the mutex.
+    /// The reply is outstanding, and the task's waker is not registered here. The task has to clone it first, without the mutex.
     Unknown,
 }
 
-/// What a task leaves that waits no more.
+/// What a task leaves behind when it stops waiting.
 pub(super) struct Leaving {
-    /// To be dropped without the mutex: a waker may be the last that knows of its task.
+    /// To be dropped without the mutex: the waker may hold the last reference to its task.
     pub(super) _place: Option<Place>,
-    /// What need not go to the socket: how many bytes before the end of the output, and how many.
+    /// What need not be sent: its distance from the end of the output in bytes, and its length.
     pub(super) unsent: Option<(usize, usize)>,
 }
 
-/// Called when a connection has ended before a command was answered.
+/// Called when a connection ended before a command was answered.
 pub(super) type OnLost = Box<dyn FnOnce() + Send>;
 
-/// What the end of a connection has others do: tasks to wake, and calls for what was lost.
+/// What to do after a connection has ended: tasks to wake, and callbacks for lost commands.
 #[derive(Default)]
 pub(super) struct Aftermath {
     to_wake: Vec<Waker>,
@@ -109,7 +109,7 @@ impl Aftermath {
     }
 }
 
-/// What replies are for, and how many bytes their commands have.
+/// What the next replies are for, and how many bytes their commands have.
 struct Next {
     whose: Whose,
     bytes: usize,
@@ -118,26 +118,26 @@ struct Next {
 
 enum Whose {
     Place(usize),
-    /// One reply answers the calls of all these.
+    /// One reply answers all these calls.
     Group(Members),
 }
 
-/// Several replies of which a task gets one value.
+/// How several replies become one value.
 #[derive(Debug)]
 pub struct Merge {
-    /// How many replies there are.
+    /// The number of replies.
     pub count: usize,
-    /// Makes one value of so many.
+    /// Makes one value of them.
     pub merge: fn(Vec<Value>) -> Value,
-    /// Whether the commands go to the server although nobody waits for them any more.
+    /// Whether the commands are sent even if the task is gone.
     pub is_kept: bool,
 }
 
-/// How many replies a place waits for.
+/// Which replies a place waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want {
     One,
-    /// A list of so many replies, which may be one.
+    /// A list of this many replies, which may be one.
     List(usize),
     Merged(&'static Merge),
 }
@@ -161,30 +161,30 @@ impl Want {
     }
 }
 
-/// A server replied to nothing.
+/// The server sent a reply to no command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unasked;
 
 impl Places {
-    /// How many replies, or lists of them, are to come.
+    /// How many replies, or lists of them, are outstanding.
     #[inline]
     pub(super) fn to_come(&self) -> usize {
         self.order.len()
     }
 
-    /// How many replies came.
+    /// How many replies have arrived.
     #[inline]
     pub(super) fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// How many replies are to come for what tasks begin.
+    /// How many replies are outstanding for commands that begin something.
     #[inline]
     pub(super) fn beginnings(&self) -> usize {
         self.beginnings
     }
 
-    /// Takes a place for the replies to commands that have so many bytes.
+    /// Takes a place for the replies to commands of this many bytes.
     #[inline]
     pub(super) fn take(&mut self, want: Want, by: By, bytes: usize, is_beginning: bool) -> usize {
         let place = self.take_for_later(want, by);
@@ -196,7 +196,7 @@ impl Places {
         place
     }
 
-    /// Measures how long one reply takes, one after another. No clock is read while few are to come.
+    /// Measures how long a reply takes, one at a time. No clock is read while few are outstanding.
     #[inline]
     fn measure(&mut self, place: usize) {
         if self.order.len() < MANY {
@@ -206,31 +206,31 @@ impl Places {
         }
     }
 
-    /// The same, when it was measured since the last call.
+    /// The lag, if it was measured since the last call.
     #[inline]
     pub(super) fn take_measured(&mut self) -> Option<Duration> {
         std::mem::take(&mut self.is_measured).then_some(self.lag)
     }
 
-    /// How long a reply takes now until its task has it: so many are to come, and so many tasks are to run before it.
+    /// How long a reply now takes to reach its task, behind the outstanding replies and the tasks that run before it.
     #[inline]
     pub(super) fn lag(&self) -> Duration {
         self.lag
     }
 
-    /// Takes a place for a command that goes out later, with others.
+    /// Takes a place for a command that is sent later, with others.
     #[inline]
     pub(super) fn take_for_later(&mut self, want: Want, by: By) -> usize {
         self.all.insert(Place::Waiting { want, got: Vec::new(), waker: None, by, heard: self.heard })
     }
 
-    /// The next reply answers all these calls. Their run has so many bytes.
+    /// The next reply answers all these calls. Their run has this many bytes.
     #[inline]
     pub(super) fn expect_group(&mut self, members: Members, bytes: usize) {
         self.order.push_back(Next { whose: Whose::Group(members), bytes, is_beginning: false });
     }
 
-    /// Takes a place for a reply that nobody reads.
+    /// Takes a place for a reply that is not read.
     pub(super) fn take_unread(&mut self, on_lost: OnLost, bytes: usize) {
         let place = self.all.insert(Place::Unread(on_lost));
         self.order.push_back(Next { whose: Whose::Place(place), bytes, is_beginning: false });
@@ -241,7 +241,7 @@ impl Places {
         self.all.insert(Place::Answered(Err(why)))
     }
 
-    /// Takes in a reply. Who waits for it is to be woken.
+    /// Handles a reply. The tasks that wait for it are to be woken.
     pub(super) fn on_reply(&mut self, reply: Value, to_wake: &mut Vec<Waker>) -> Result<(), Unasked> {
         let next = self.order.pop_front().ok_or(Unasked)?;
         self.heard += 1;
@@ -262,7 +262,7 @@ impl Places {
         Ok(())
     }
 
-    /// Notes a reply for a place. Returns whether it is the last one for it.
+    /// Stores a reply for a place. Returns whether it is the last one for it.
     fn answer(&mut self, number: usize, reply: Value, to_wake: &mut Vec<Waker>) -> bool {
         let Some(place) = self.all.get_mut(number) else { return true };
         let answered = match place {
@@ -296,7 +296,7 @@ impl Places {
         true
     }
 
-    /// The connection has ended: no more replies come.
+    /// The connection has ended: no more replies will arrive.
     pub(super) fn end(&mut self, ended: &Ended) -> Aftermath {
         self.order.clear();
         (self.beginnings, self.measured, self.lag) = (0, None, Duration::ZERO);
@@ -316,10 +316,10 @@ impl Places {
         aftermath
     }
 
-    /// Ends the waits whose time is over by now. Returns by when the first of the others has to be answered.
+    /// Ends the waits that are overdue at `now`. Returns when the next reply is due.
     ///
-    /// While replies come, a server is not silent: it has not come to the others yet. Who waits for one of these has patience anew, until
-    /// his own end.
+    /// While replies arrive, the server is not silent; it just has not reached the others yet. A task that waits for one of these gets its
+    /// patience again, until its own end.
     pub(super) fn end_overdue(&mut self, now: Instant, to_wake: &mut Vec<Waker>) -> Option<Instant> {
         let mut next = None;
         for (_, place) in &mut self.all {
@@ -338,13 +338,13 @@ impl Places {
             next = Some(next.map_or(patience.silent_at, |next: Instant| next.min(patience.silent_at)));
         }
         if self.all.is_empty() {
-            // What a burst has left would be looked at each time.
+            // Otherwise each look would scan what a burst left behind.
             self.all.shrink_to_fit();
         }
         next
     }
 
-    /// A task is polled, with this waker. Where it is not known it is replaced by the clone, and that one by what is to be dropped.
+    /// Polls a place. If `waker` is not registered there, `clone` replaces the registered waker, and the caller drops that one.
     pub(super) fn poll(&mut self, place: usize, waker: &Waker, clone: &mut Option<Waker>) -> Polled {
         match self.all.get_mut(place) {
             Some(Place::Waiting { by: By::Over { is_silent }, .. }) => {
@@ -373,8 +373,8 @@ impl Places {
         }
     }
 
-    /// Nobody waits any more. Of the output, `unsent` bytes are not with the socket. Only what is near its end is looked for and taken
-    /// back: the rest is sent, and its reply is nobody's.
+    /// The task no longer waits. The socket does not have the last `unsent` bytes of the output yet. Only a command near their end is
+    /// looked for and taken back; others are sent, and their reply is discarded.
     pub(super) fn leave(&mut self, place: usize, unsent: usize) -> Leaving {
         self.measured.take_if(|(measured, _)| *measured == place);
         mutant!(LeftPlaceFreed => {
@@ -385,7 +385,7 @@ impl Places {
         let Place::Waiting { want, got, .. } = left else {
             return Leaving { _place: self.all.try_remove(place), unsent: None };
         };
-        // The replies come all the same, and are for nobody else.
+        // The replies arrive anyway, and belong to no other place.
         let is_kept = matches!(want, Want::Merged(merge) if merge.is_kept);
         let to_come = want.count() - got.len();
         let was = std::mem::replace(left, Place::Left(to_come));
@@ -393,7 +393,7 @@ impl Places {
         Leaving { _place: Some(was), unsent }
     }
 
-    /// Takes back what is among the last `unsent` bytes.
+    /// Takes back the place's commands if they are among the last `unsent` bytes.
     fn take_back(&mut self, place: usize, unsent: usize) -> Option<(usize, usize)> {
         mutant!(UnsentIsSent => return None);
         let (mut before_end, mut found) = (0, None);

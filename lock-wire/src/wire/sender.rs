@@ -13,17 +13,17 @@ use super::group::{Columns, Grouped};
 use super::places::{By, Merge, Patience, Polled, Want};
 use super::{NoReply, Shared, State};
 
-/// A task that has no answer in time waits for this long until all that has come is read.
+/// A task whose reply is overdue waits at most this long until everything that has arrived is read.
 pub const LAST_LOOK: Duration = Duration::from_millis(20);
 
-/// Sends commands whose replies have to come in time.
+/// Sends commands, with a limit for their replies.
 #[derive(Clone, Copy)]
 pub struct Sender<'a> {
     shared: &'a Shared,
     by: By,
-    /// Whether the commands are sent only when there is room: they are the beginning of something.
+    /// Whether the commands begin something, and so are sent only when there is room.
     is_beginning: bool,
-    /// More comes at once: this waits for it.
+    /// Whether more follows at once, which this waits for.
     is_followed: bool,
 }
 
@@ -33,13 +33,13 @@ impl<'a> Sender<'a> {
         Self { shared, by: by.map_or(By::Any, By::At), is_beginning: false, is_followed: false }
     }
 
-    /// For what begins something, and so is not sent while there is no room.
+    /// For a command that begins something, and so is not sent while there is no room.
     #[inline]
     pub fn beginning(self, is_beginning: bool) -> Self {
         Self { is_beginning, ..self }
     }
 
-    /// For what goes out together with more that comes at once.
+    /// For a command that more will follow at once, to go out in the same write.
     #[inline]
     pub fn followed(self, is_followed: bool) -> Self {
         Self { is_followed, ..self }
@@ -50,12 +50,12 @@ impl<'a> Sender<'a> {
         self.send_written(|output| command.write_packed_command(output))
     }
 
-    /// The same for a command that `write` writes.
+    /// Like [`send`](Self::send), for a command that `write` writes.
     pub fn send_written(self, write: impl FnOnce(&mut Vec<u8>)) -> Sent<'a> {
         self.send_for(Want::One, write)
     }
 
-    /// Sends a command that `write` writes behind another, in one piece, and waits for both replies.
+    /// Sends a command that `write` writes behind `first`, in one piece, and waits for both replies.
     pub fn send_pair(
         self,
         first: &'a Cmd,
@@ -83,13 +83,13 @@ impl<'a> Sender<'a> {
         }))
     }
 
-    /// Sends commands that `write` writes, in one piece. Their replies become one.
+    /// Sends commands that `write` writes, in one piece. Their replies become one value.
     pub fn send_merged(self, merge: &'static Merge, write: impl FnOnce(&mut Vec<u8>)) -> Sent<'a> {
         self.send_for(Want::Merged(merge), write)
     }
 
-    /// Calls a script, together with all that calls it in the same write. The reply is what the script says to this call alone. Calls
-    /// `on_run` when the call is the first of those that go together.
+    /// Calls a script, together with all other calls in the same write. The reply is what the script answers to this call alone. Calls
+    /// `on_run` if this is the first call of the run.
     pub fn send_grouped(
         self,
         script: &'static Grouped,
@@ -125,7 +125,6 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// Sends, and takes a place for the replies.
     fn send_by(self, send: impl FnOnce(&mut State) -> usize) -> Sent<'a> {
         let mut state = self.shared.lock();
         let place = if let Some(ended) = state.ended.clone() {
@@ -143,14 +142,14 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// A command that was sent, or was not for want of room. As a future it waits for the replies.
+/// A command that was sent, or that was refused. As a future it waits for the replies.
 pub struct Sent<'a> {
     shared: &'a Shared,
     place: Option<usize>,
     /// Whether the place has a waker.
     is_known: bool,
-    /// Before the task believes that there is no reply in time. The thread that reads the connection may have been blocked, and the
-    /// reply may be there.
+    /// The last look before the reply counts as overdue. The thread that reads the connection may have been blocked, and the reply may have
+    /// arrived.
     last_look: Option<BoxFuture<'a, ()>>,
 }
 
@@ -163,7 +162,7 @@ impl Future for Sent<'_> {
             if let Some(look) = &mut self.last_look {
                 ready!(look.as_mut().poll(context));
             }
-            // To clone or to drop a waker may do anything, so both are done without the mutex. The first poll always needs a clone.
+            // Cloning or dropping a waker may run any code, so do both without the mutex. The first poll always needs a clone.
             let mut clone = (!self.is_known).then(|| context.waker().clone());
             let reply = loop {
                 let mut state = self.shared.lock();
@@ -185,12 +184,12 @@ impl Future for Sent<'_> {
                 return Poll::Ready(reply);
             };
             if self.last_look.is_some() || mutant!(OverdueBelieved) {
-                // The place is left when this is dropped.
+                // Dropping this leaves the place.
                 return Poll::Ready(reply);
             }
             let shared = self.shared;
             self.last_look = Some(Box::pin(async move {
-                // A thread that is blocked reads nothing.
+                // A blocked thread reads nothing.
                 let _ = timeout(LAST_LOOK, shared.read_all()).await;
             }));
         }

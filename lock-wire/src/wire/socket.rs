@@ -15,12 +15,13 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 
+use super::credentials::{Credentials, Login};
 use crate::failure::CallError;
 
-/// A connection that is silent for this long is asked for a sign of life, and then once in each [`INTERVAL`].
+/// A TCP connection that was idle for this long is probed, and then once per [`INTERVAL`].
 const IDLE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(3);
-/// What was sent and is not acknowledged for this long ends the connection.
+/// The connection ends when sent data is not acknowledged for this long.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
@@ -31,27 +32,34 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// By halves that only close the stream when they are gone. Those of a stream of their own kind also shut it down: a forked
-    /// child that drops its copy would end the connection of its parent.
+    /// Uses halves that only close the stream when both are dropped. A stream's own halves also shut it down: a forked child that drops its
+    /// copy would end its parent's connection.
     pub fn of(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self { reader: Box::new(reader), writer: Box::new(writer) }
     }
 }
 
-/// The certificates that the other side of a connection over TLS may have, and those of this side.
+/// Whom a connection trusts, and the login, as far as the address does not say it.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// What the application gave; `None` for the certificates of the operating system.
+    /// Credentials that change. Then the address has none.
+    pub(crate) credentials: Option<Credentials>,
+    /// The application's configuration; `None` for the certificates of the operating system.
     #[cfg(feature = "tls")]
     pub(super) given: Option<Arc<rustls::ClientConfig>>,
 }
 
 impl Trust {
     #[cfg(feature = "tls")]
-    /// Trusts whom this trusts.
+    /// Trusts whom `config` trusts.
     pub fn in_config(config: Arc<rustls::ClientConfig>) -> Self {
-        Self { given: Some(config) }
+        Self { given: Some(config), ..Self::default() }
+    }
+
+    /// Adds these credentials.
+    pub fn with_credentials(self, credentials: Credentials) -> Self {
+        Self { credentials: Some(credentials), ..self }
     }
 }
 
@@ -59,9 +67,8 @@ impl Trust {
 #[derive(Clone)]
 pub struct Peer {
     info: ConnectionInfo,
-    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "without TLS nobody is asked for certificates"))]
     trust: Trust,
-    /// The way to it, where a test plays it.
+    /// How to reach it when a test simulates it.
     #[cfg(feature = "simulation")]
     host: Option<Arc<dyn crate::simulation::Host>>,
 }
@@ -76,7 +83,7 @@ impl Peer {
         }
     }
 
-    /// The same, where a test plays the way to it.
+    /// Reaches it through a simulated network.
     #[cfg(feature = "simulation")]
     pub(crate) fn simulated(self, host: Arc<dyn crate::simulation::Host>) -> Self {
         Self { host: Some(host), ..self }
@@ -86,7 +93,7 @@ impl Peer {
         self.info.addr()
     }
 
-    /// The address as people write it. An IPv6 address stands in brackets.
+    /// The address for messages. An IPv6 address is in brackets.
     pub(crate) fn address(&self) -> String {
         #[cfg(feature = "simulation")]
         if let Some(host) = &self.host {
@@ -124,12 +131,38 @@ impl Peer {
         }
     }
 
-    /// The same server with other credentials.
-    pub(crate) fn with_settings(&self, settings: RedisConnectionInfo) -> Self {
-        Self { info: self.info.clone().set_redis_settings(settings), ..self.clone() }
+    /// The same address for a sentinel, which has no databases, with or without the credentials.
+    pub(crate) fn as_sentinel(&self, has_login: bool) -> Self {
+        let settings = self.settings().clone().set_db(0);
+        let mut sentinel = self.clone();
+        if has_login {
+            sentinel.info = sentinel.info.set_redis_settings(settings);
+        } else {
+            sentinel.info = sentinel.info.set_redis_settings(RedisConnectionInfo::default());
+            sentinel.trust.credentials = None;
+        }
+        sentinel
     }
 
-    /// Fails for settings with which no connection can be made.
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.trust.credentials.as_ref()
+    }
+
+    /// Whether there are credentials.
+    pub(crate) fn has_login(&self) -> bool {
+        self.credentials().is_some() || self.settings().password().is_some()
+    }
+
+    /// The credentials for a connection that is made now.
+    pub(crate) async fn login(&self) -> Result<Option<Arc<Login>>, CallError> {
+        if let Some(credentials) = self.credentials() {
+            return credentials.newest().await.map(Some);
+        }
+        let (user, password) = (self.settings().username(), self.settings().password());
+        Ok(password.map(|password| Arc::new(Login::new(user.unwrap_or_default(), password))))
+    }
+
+    /// Fails for settings that allow no connection.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         match self.addr() {
             #[cfg(feature = "tls")]
@@ -141,7 +174,7 @@ impl Peer {
         }
     }
 
-    /// Connects. The caller has a limit of its own.
+    /// Connects. The caller applies the time limit.
     pub(crate) async fn open(&self) -> Result<Socket, CallError> {
         #[cfg(feature = "simulation")]
         if let Some(host) = &self.host {
@@ -149,7 +182,7 @@ impl Peer {
         }
         let of_setup = |error: io::Error| match error.kind() {
             io::ErrorKind::Unsupported => CallError::Unsupported(error.to_string()),
-            // The path of a Unix socket. The client library calls it a refused connection.
+            // The path of a Unix socket. The client library would report it as a refused connection.
             io::ErrorKind::NotFound => CallError::Setup(
                 "there is no such socket: is the server running, and is this the path of its `unixsocket`?",
                 Arc::new(error.into()),
@@ -193,7 +226,7 @@ fn no_unix() -> CallError {
     CallError::Unsupported("this system has no connection of this kind".to_owned())
 }
 
-/// Waits for a new socket. On a runtime without I/O it fails as [`Unsupported`](io::ErrorKind::Unsupported), with what to do.
+/// Waits for a new socket. On a runtime without I/O it fails as [`Unsupported`](io::ErrorKind::Unsupported), and says what to do.
 async fn in_runtime<T>(opening: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match AssertUnwindSafe(opening).catch_unwind().await {
         Ok(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! Which reply goes to which task, whatever becomes of the task and of the connection.
+//! Which task gets which reply, whatever happens to the task and to the connection.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,13 +15,14 @@ use tokio::time::timeout;
 use super::*;
 use crate::mutants::{Mutant, Seeded};
 
+mod credentials;
 mod room;
 mod wakers;
 mod watch;
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// What was heard, in order.
+/// The messages received, in order.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -45,7 +46,7 @@ impl Hear for Heard {
     }
 }
 
-/// A connection, the server's end of it, and what is heard on it.
+/// A connection, the server's end of it, and the messages received.
 async fn connected() -> (Wire, DuplexStream, Heard) {
     let ((near, far), heard) = (duplex(1 << 16), Heard::default());
     let wire = Wire::over(Socket::of(near), heard.clone());
@@ -53,7 +54,7 @@ async fn connected() -> (Wire, DuplexStream, Heard) {
     (wire, far, heard)
 }
 
-/// All tasks that can run have run.
+/// Lets all tasks run that can run.
 async fn settled() {
     for _ in 0..10 {
         yield_now().await;
@@ -70,7 +71,7 @@ fn both() -> Pipeline {
     both
 }
 
-/// What the server was sent so far.
+/// What the server has received so far.
 async fn sent_to(far: &mut DuplexStream) -> String {
     let mut bytes = [0; 4096];
     let count = far.read(&mut bytes).await.unwrap();
@@ -93,7 +94,7 @@ async fn each_task_gets_the_reply_to_its_own_commands() {
     assert!(matches!(list.unwrap().as_slice(), [Value::Int(2), Value::ServerError(_)]));
 }
 
-/// The task may leave before its commands are answered, or in the middle of its answers.
+/// The task may leave before its commands are answered, or while its answers arrive.
 #[tokio::test]
 async fn a_reply_whose_task_is_gone_goes_to_nobody_else() {
     for (bug, is_right) in [(None, true), (Some(Mutant::LeftPlaceFreed), false)] {
@@ -119,7 +120,7 @@ async fn a_reply_whose_task_is_gone_goes_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_push_is_no_reply_and_is_heard_before_the_reply_behind_it() {
+async fn a_push_is_no_reply_and_is_handled_before_the_reply_behind_it() {
     for (bug, is_right) in [(None, true), (Some(Mutant::UnsubscribedIsReply), false)] {
         let _seeded = Seeded::begin(bug);
         let (wire, mut far, heard) = connected().await;
@@ -176,9 +177,9 @@ async fn a_command_whose_task_is_gone_before_it_is_sent_is_not_sent() {
     }
 }
 
-/// Its answer is nobody's, but somebody has to know when it does not come.
+/// The answer is discarded, but its absence must be reported.
 #[tokio::test]
-async fn what_nobody_waits_for_and_is_not_answered_is_told_when_the_connection_ends() {
+async fn an_unanswered_command_that_nobody_waits_for_is_reported_when_the_connection_ends() {
     let (wire, mut far, heard) = connected().await;
     for name in ["answered", "lost"] {
         let heard = heard.clone();
@@ -191,10 +192,10 @@ async fn what_nobody_waits_for_and_is_not_answered_is_told_when_the_connection_e
     assert_eq!(heard.all(), "ended lost");
 }
 
-/// A script of two keys and an argument.
+/// A script with two keys and an argument.
 static TOGETHER: Grouped = Grouped { text: || "return 1", digest: || "digest", keys: 2, most: 64, split };
 
-/// A number counts for each call, a list has one item for each.
+/// A number is the answer to every call; a list has one answer for each.
 fn split(reply: Value, count: usize) -> Vec<Value> {
     match reply {
         Value::Array(all) => all,
@@ -202,7 +203,7 @@ fn split(reply: Value, count: usize) -> Vec<Value> {
     }
 }
 
-/// Calls it for this key.
+/// Calls the script for this key.
 fn call<'a>(wire: &'a Wire, key: &str, is_known: bool, is_followed: bool, on_run: impl FnOnce()) -> Sent<'a> {
     let write = |[keys, others, arguments]: &mut Columns| {
         encode::bulk(keys, &[key]);
@@ -213,7 +214,7 @@ fn call<'a>(wire: &'a Wire, key: &str, is_known: bool, is_followed: bool, on_run
 }
 
 #[tokio::test]
-async fn calls_of_a_script_that_come_together_are_one_run_and_each_has_its_own_answer() {
+async fn simultaneous_calls_of_a_script_are_one_run_and_each_has_its_own_answer() {
     let three: &[u8] = b":3\r\n";
     for (reply, expected) in [(three, [3, 3, 3]), (b"*3\r\n:1\r\n:0\r\n:1\r\n", [1, 0, 1])] {
         let (wire, mut far, _) = connected().await;
@@ -245,7 +246,7 @@ async fn a_call_alone_goes_out_at_once_and_by_its_text_to_a_server_that_does_not
     assert_eq!(calling.await.unwrap(), Value::Int(0));
 }
 
-/// More than fit into one run, of which a task is gone before it is sent.
+/// More calls than fit into one run. One call's task is dropped before the call is sent.
 #[tokio::test]
 async fn many_calls_are_several_runs_and_that_of_a_task_that_is_gone_is_sent_as_well() {
     let (wire, mut far, _) = connected().await;
@@ -302,7 +303,7 @@ async fn a_reply_that_nobody_asked_for_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_has_is_closed_and_its_last_output_goes_out() {
+async fn an_unused_connection_is_closed_and_its_last_output_goes_out() {
     let (wire, mut far, heard) = connected().await;
     wire.send_unread(&get("k"), || {});
     drop(wire.clone());
@@ -323,9 +324,9 @@ fn a_connection_ends_with_the_runtime_that_drives_it() {
     drop(far);
 }
 
-/// A forked child has the same socket as its parent.
+/// A forked child shares its parent's socket.
 #[tokio::test]
-async fn whoever_drops_a_connection_leaves_it_to_others_that_have_its_socket() {
+async fn a_dropped_connection_stays_open_for_others_that_have_its_socket() {
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let near = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
     let (mut far, _) = server.accept().await.unwrap();

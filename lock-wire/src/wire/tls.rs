@@ -15,7 +15,7 @@ use super::Trust;
 use crate::failure::CallError;
 use crate::mutex::Mutex;
 
-/// How to speak TLS to the server at `addr`. What the application gave counts for all servers.
+/// How to speak TLS to the server at `addr`. The application's configuration applies to all servers.
 pub(super) fn config(addr: &ConnectionAddr, trust: &Trust) -> Result<Arc<ClientConfig>, CallError> {
     if let Some(given) = &trust.given {
         return Ok(Arc::clone(given));
@@ -36,7 +36,7 @@ fn refused(text: &str) -> CallError {
     CallError::Unsuitable(text.to_owned())
 }
 
-/// The certificates of the operating system, and the settings that trust them.
+/// The certificates of the operating system, and the configuration that trusts them.
 struct Known {
     roots: RootCertStore,
     config: Arc<ClientConfig>,
@@ -44,7 +44,7 @@ struct Known {
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
-/// Trusts whom the operating system trusts. The certificates are read when they are needed first, and in [`read_again`].
+/// Trusts whom the operating system trusts. The certificates are read when first needed, and in [`read_again`].
 fn of_system() -> Result<Arc<ClientConfig>, CallError> {
     if let Some(known) = &*KNOWN.lock() {
         return Ok(Arc::clone(&known.config));
@@ -53,8 +53,8 @@ fn of_system() -> Result<Arc<ClientConfig>, CallError> {
     Ok(Arc::clone(&KNOWN.lock().get_or_insert(read).config))
 }
 
-/// Reads the certificates of the operating system again: an authority may have been replaced since. `None` when they are those that
-/// `used` trusts, and when they can't be read.
+/// Reads the certificates of the operating system again: an authority may have been replaced since. `None` when they are the ones in
+/// `used`, or can't be read.
 fn read_again(used: &Arc<ClientConfig>) -> Option<Arc<ClientConfig>> {
     let read = read().ok()?;
     let mut known = KNOWN.lock();
@@ -73,7 +73,7 @@ fn read() -> Result<Known, CallError> {
         let reason = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
         return Err(refused(&format!("no certificate of the operating system can be used{reason}")));
     }
-    // The application may have chosen another cryptography.
+    // The application may have chosen another crypto provider.
     let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -82,8 +82,8 @@ fn read() -> Result<Known, CallError> {
     Ok(Known { roots, config })
 }
 
-/// The handshake with the server called `host` at `addr`. A server whose certificate is not trusted is asked once more when the operating
-/// system trusts others by now.
+/// The handshake with the server called `host` at `addr`. If its certificate is not trusted, and the operating system's certificates have
+/// changed, it is tried once more.
 pub(super) async fn connect<F: Future<Output = Result<TcpStream, CallError>>>(
     open: impl Fn() -> F,
     (addr, host): (&ConnectionAddr, &str),

@@ -1,4 +1,4 @@
-//! [`Watch`]: ends the waits for replies that do not come in time.
+//! [`Watch`]: ends the waits for overdue replies.
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{CALLED_AGAIN_AFTER, Ended, Shared};
 
-/// One timer for all commands on a connection. It runs until the connection ends, or nobody has it any more.
+/// One timer for all commands on a connection. It runs until the connection ends, or its last handle is gone.
 ///
-/// A timer for each command would have to be entered in the runtime's list of timers and taken out again. Most replies come in time. So
-/// the timer stays where it is until it rings, and only then it is set to the first of the replies that are still to come. A command
-/// moves it only when it has to be answered before.
+/// A timer per command would have to be registered with the runtime and removed again, although most replies arrive in time. So the timer
+/// stays as it is until it fires, and only then it is set to the next reply that is due. A command moves it only if its reply is due
+/// earlier.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -23,12 +23,12 @@ pub(crate) struct Watch {
 #[derive(Default)]
 pub(super) struct Watched {
     waker: Option<Waker>,
-    /// When the watch looks.
+    /// When the watch looks next.
     looks_at: Option<Instant>,
 }
 
 impl Watched {
-    /// A reply has to come by this instant.
+    /// A reply is due by this instant.
     #[inline]
     pub(super) fn expect(&mut self, by: Instant) {
         if self.looks_at.is_none_or(|looks_at| by < looks_at) {
@@ -52,7 +52,7 @@ impl Watch {
         Self { shared: Arc::clone(shared), timer: None }
     }
 
-    /// Ends the waits whose time is over. Returns when to look again, unless the connection has ended.
+    /// Ends the overdue waits. Returns when to look again, unless the connection has ended.
     fn look(&self, context: &Context<'_>) -> ControlFlow<(), Option<Instant>> {
         let mut to_wake = Vec::new();
         let mut state = self.shared.lock();
@@ -94,7 +94,7 @@ impl Future for Watch {
 }
 
 impl Drop for Watch {
-    /// Nobody looks any more: the runtime may have ended, or a task's waker panicked. Replies on another connection are watched.
+    /// Without a watch (its runtime ended, or a task's waker panicked) the connection ends. The next connection has its own.
     fn drop(&mut self) {
         if let Some(aftermath) = self.shared.end(&Ended::by_close()) {
             aftermath.carry_out();

@@ -1,7 +1,7 @@
-//! Locked fns of a crate of edition 2021, which keep the lints, the edition and the coverage of the fns as they are written.
+//! Locked fns in a crate of edition 2021: they keep the lints, the edition and the coverage of the fns as written.
 //!
-//! The lints are looked for by the compiler and by clippy: each fn here expects those that it has without a lock, and an expectation that
-//! is not fulfilled is a warning. The rest is in `tests/`.
+//! The compiler and clippy check the lints: each fn here expects those that it has without a lock, and an unfulfilled expectation is a
+//! warning. The rest is in `tests/`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use lock_runtime::{cache_lock, LockError};
 
-/// What was dropped, in this order.
+/// The names of the dropped values, in order.
 pub type Dropped = Mutex<Vec<&'static str>>;
 
-/// Notes when it is dropped.
+/// Records its drop.
 #[derive(Debug)]
 pub struct Noted<'a>(&'static str, &'a Dropped);
 
@@ -28,31 +28,31 @@ impl Drop for Noted<'_> {
     }
 }
 
-/// In edition 2021 what the last expression makes is dropped after the variables, and since edition 2024 before them.
+/// Temporaries of the last expression are dropped after the variables in edition 2021, and before them since edition 2024.
 #[must_use]
 pub fn without_a_lock(dropped: &Dropped) -> usize {
     let _local = Noted("variable", dropped);
     Noted("made last", dropped).len()
 }
 
-/// The same in an async fn.
-#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+/// [`without_a_lock`] as a locked async fn.
+#[expect(clippy::missing_errors_doc, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "edition", key = "all")]
 pub async fn an_async_fn(dropped: &Dropped) -> Result<usize, LockError> {
     let _local = Noted("variable", dropped);
     Ok(Noted("made last", dropped).len())
 }
 
-/// The same in a fn that is not async.
-#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+/// [`without_a_lock`] as a locked fn that is not async.
+#[expect(clippy::missing_errors_doc, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "edition", key = "all")]
 pub fn a_blocking_fn(dropped: &Dropped) -> Result<usize, LockError> {
     let _local = Noted("variable", dropped);
     Ok(Noted("made last", dropped).len())
 }
 
-/// The same in a fn that is one async block.
-#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+/// [`without_a_lock`] as a locked fn whose body is one async block.
+#[expect(clippy::missing_errors_doc, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "edition", key = "all")]
 pub fn one_async_block(dropped: &Dropped) -> impl Future<Output = Result<usize, LockError>> + '_ {
     async move {
@@ -61,15 +61,15 @@ pub fn one_async_block(dropped: &Dropped) -> impl Future<Output = Result<usize, 
     }
 }
 
-/// The same before a future.
-#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+/// [`without_a_lock`] as a locked fn that works before it returns a future.
+#[expect(clippy::missing_errors_doc, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "edition", key = "all")]
 pub fn work_before_a_future(dropped: &Dropped) -> impl Future<Output = Result<usize, LockError>> + '_ {
     let _local = Noted("variable", dropped);
     std::future::ready(Ok(Noted("made last", dropped).len()))
 }
 
-/// Here the compiler makes code of an async fn.
+/// Boxes the async fn, which makes the compiler generate its code.
 #[must_use]
 pub fn boxed(dropped: &Dropped) -> Pin<Box<dyn Future<Output = Result<usize, LockError>> + '_>> {
     Box::pin(an_async_fn(dropped))
@@ -88,14 +88,14 @@ fn that_nobody_calls_on_a_thread(id: u64) -> Result<u64, LockError> {
 }
 
 /// Adds.
-#[expect(clippy::must_use_candidate, reason = "it is said of a locked fn, too")]
+#[expect(clippy::must_use_candidate, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "lints", key = id, on_fail = 0)]
 pub fn that_returns_a_number(id: u64) -> u64 {
     id + 1
 }
 
 /// Adds.
-#[expect(clippy::too_many_arguments, reason = "it is said of a locked fn, too")]
+#[expect(clippy::too_many_arguments, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "lints", key = first, on_fail = 0)]
 pub async fn with_many_arguments(
     first: u64,
@@ -115,14 +115,14 @@ pub async fn with_many_arguments(
 pub async fn without_docs() {}
 
 /// Asserts.
-#[expect(clippy::missing_panics_doc, reason = "it is said of a locked fn, too")]
+#[expect(clippy::missing_panics_doc, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "lints", key = id, on_fail = ())]
 pub async fn that_panics(id: u64) {
     assert!(id > 0);
 }
 
-/// Here the attribute is told of the argument.
-#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+/// Has the lint attributes on the arguments.
+#[expect(clippy::missing_errors_doc, reason = "the lint must fire for a locked fn, too")]
 #[cache_lock(prefix = "lints", key = id)]
 pub async fn with_unused_arguments(
     id: u64,
@@ -134,8 +134,8 @@ pub async fn with_unused_arguments(
     Ok(to)
 }
 
-/// Here the attribute is told of the fn.
-#[expect(clippy::missing_errors_doc, reason = "it is said of a locked fn, too")]
+/// Has the lint attribute on the fn.
+#[expect(clippy::missing_errors_doc, reason = "the lint must fire for a locked fn, too")]
 #[cfg_attr(all(), expect(unused_variables, reason = "nobody uses it"))]
 #[cache_lock(prefix = "lints", key = id)]
 pub fn with_an_unused_argument(id: u64, user: u64) -> Result<(), LockError> {

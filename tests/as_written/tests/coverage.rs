@@ -1,12 +1,12 @@
-//! A report of coverage counts the lines of a locked body. What it counts has a counter in the object that the compiler makes.
+//! Coverage counts the lines of a locked body: code that it counts has a counter in the compiled object.
 
-#![expect(clippy::unwrap_used, reason = "so fails a test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The lock's library, next to this program. An older build may have left another one.
+/// The lock's library, next to this program. An older build may have left another one; takes the newest.
 fn runtime(folder: &Path) -> PathBuf {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let is_library = |path: &PathBuf| {
@@ -40,7 +40,7 @@ fn the_body_of_a_locked_fn_is_counted() {
         names.any(|(_, counter)| counter.starts_with(begin) && counter.contains(name))
     };
     // The path of a closure begins with `NC`.
-    assert!(counted("_RNv", "14without_a_lock"), "nothing is counted");
+    assert!(counted("_RNv", "14without_a_lock"), "the fn without a lock has no counter");
     assert!(counted("_RNv", "13a_blocking_fn"), "a blocking fn");
     assert!(counted("_RNCNv", "13a_blocking_fn0"), "the body of a blocking fn");
     assert!(counted("_RNCNCNv", "11an_async_fn00"), "the body of an async fn");

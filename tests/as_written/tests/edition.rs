@@ -1,4 +1,4 @@
-//! A guard in a locked fn is dropped when the edition of the fn's crate says so.
+//! Temporaries in a locked fn are dropped at the time that the edition of the fn's crate defines.
 
 use as_written::{a_blocking_fn, an_async_fn, one_async_block, without_a_lock, work_before_a_future, Dropped};
 use lock_runtime::LockManager;

@@ -1,4 +1,4 @@
-//! What the compiler says about wrong uses of the macros: one mistake a file in `ui/`, filed by the mistake's name.
+//! The compiler's errors for wrong uses of the macros: one mistake per file in `ui/`, named after the mistake.
 
 #[test]
 fn a_mistake_is_told_where_it_is_made() {

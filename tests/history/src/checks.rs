@@ -1,4 +1,4 @@
-//! The checks: each is one fn over a whole history that returns what it found, shortest stretch first.
+//! The checks. Each is a fn over a whole history that returns its violations, shortest stretch first.
 
 mod exclusion;
 mod fencing;
@@ -32,7 +32,7 @@ use super::event::span;
 /// A check.
 pub type Check = fn(&History, &Bounds) -> Vec<Violation>;
 
-/// Every check with its name.
+/// All checks with their names.
 pub const ALL: [(&str, Check); 16] = [
     ("C1 claims never overlap", claims_never_overlap),
     ("C2 fences increase", fences_increase),
@@ -52,59 +52,59 @@ pub const ALL: [(&str, Check); 16] = [
     ("promise 6: waiters are not passed over", waiters_are_not_passed_over),
 ];
 
-/// What a run was set to, as far as it decides what is right.
+/// The settings of a run that decide what is correct.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the run")]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent settings")]
 pub struct Bounds {
-    /// The longest lease that was asked for.
+    /// The longest lease of all requests.
     pub lease: Duration,
     /// What a busy machine may add to any time.
     pub noise: Duration,
-    /// How far away the server is: what a message takes there and back.
+    /// The round trip time to the server.
     pub round_trip: Duration,
-    /// For how long an acquire with a timeout of zero may wait for its one answer.
+    /// How long an acquire with a timeout of zero may wait for its one reply.
     pub answer: Duration,
-    /// The server was made to forget: exclusion is off, fencing is not.
+    /// The server may lose its data: holds may overlap, but fencing tokens must grow.
     pub forgetful: bool,
-    /// The lock reports losses, and tells busy from unreachable.
+    /// The lock reports losses, and distinguishes busy from unreachable.
     pub tells: bool,
     /// The lock has a queue of processes.
     pub queues: bool,
-    /// The lock lives on several servers: two processes that ask at the same time may each get a part, and both are told that
-    /// it is busy.
+    /// The lock is on several servers. Two processes that ask at the same time may each get some of them, and then both see a
+    /// busy lock.
     pub splits: bool,
-    /// For how long a process may keep a lock without a hold, while nobody else waits for it.
+    /// How long a process may keep a lock without a hold, while nobody else waits for it.
     pub linger: Duration,
 }
 
 impl Bounds {
-    /// Nanoseconds that may pass before `promised` counts as broken. A connection takes three round trips, and then the lock
-    /// is asked for and released.
+    /// How many nanoseconds may pass before `promised` counts as broken. A connection takes three round trips, then an ask and a
+    /// release take one each.
     fn allow(&self, promised: Duration) -> u64 {
         span(promised + self.noise + self.round_trip * 5)
     }
 
-    /// The same for what no distance makes longer.
+    /// [`allow`](Self::allow) without the round trips.
     fn allow_anywhere(&self, promised: Duration) -> u64 {
         span(promised + self.noise)
     }
 
-    /// What a crash or a lost release may cost others.
+    /// How long a crash or a lost release may delay others.
     fn crash(&self) -> Duration {
         self.lease + Duration::from_secs(1)
     }
 }
 
-/// A broken promise, with the stretch of history that shows it.
+/// A broken promise, and the stretch of history that shows it.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The name of the check.
     pub check: &'static str,
     /// What is wrong.
     pub text: String,
-    /// The lock that it is about.
+    /// The lock.
     pub key: Option<String>,
-    /// From the first to the last instant that matters.
+    /// The first and the last relevant instant.
     pub range: (u64, u64),
 }
 
@@ -114,7 +114,7 @@ impl Violation {
     }
 }
 
-/// Everything that every check finds, the shortest stretch of each check first.
+/// Runs all checks; the shortest stretch of each check comes first.
 #[must_use]
 pub fn judge(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut all = Vec::new();
@@ -126,12 +126,12 @@ pub fn judge(history: &History, bounds: &Bounds) -> Vec<Violation> {
     all
 }
 
-/// Whose attempt it was, for people.
+/// The process and task of an attempt, as text.
 fn who(attempt: &Attempt) -> String {
     format!("{}/{}", attempt.process, attempt.task)
 }
 
-/// Nanoseconds in milliseconds, for people.
+/// Nanoseconds as milliseconds, as text.
 fn ms(nanos: u64) -> String {
     format!("{}.{:03} ms", nanos / 1_000_000, nanos / 1000 % 1000)
 }

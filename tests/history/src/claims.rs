@@ -1,4 +1,4 @@
-//! [`History`]: the events put together to attempts and claims.
+//! [`History`]: attempts and claims, assembled from the events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -6,57 +6,57 @@ use std::path::Path;
 use super::event::{Event, How, Wanted, What};
 use super::ranges::{Range, covered, shared};
 
-/// One acquire and what came of it.
+/// An acquire and its outcome.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// The process.
     pub process: String,
-    /// The task of it.
+    /// The task in the process.
     pub task: u32,
     /// The lock.
     pub key: String,
-    /// What was asked for.
+    /// The request.
     pub wanted: Wanted,
     /// Just before the acquire was called.
     pub invoked: u64,
-    /// When and how it returned, with the error's text; `Done` is a grant.
+    /// When and how the acquire returned, with the error's text; `Done` is a grant.
     pub outcome: Option<(u64, How, String)>,
-    /// What was granted.
+    /// The grant.
     pub claim: Option<Claim>,
 }
 
-/// What a task may believe from a grant on.
+/// A hold as its task sees it.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Just after the acquire returned.
     pub from: u64,
-    /// The latest deadline that was seen.
+    /// The last deadline that the task saw.
     pub until: u64,
     /// The first look that found it ended.
     pub lapsed: Option<u64>,
-    /// A deadline that the hold can't have passed: its lease, or an extension, from the latest instant it can start.
+    /// An upper bound of the deadline: the lease, or an extension, from the latest instant at which it can have started.
     pub bound: u64,
     /// The fencing token.
     pub fence: Option<u64>,
-    /// Just before the release was called, or the hold dropped.
+    /// Just before the release was called, or the hold was dropped.
     pub released: Option<u64>,
-    /// It was dropped: nobody was there to be told how that went.
+    /// Whether the hold was dropped, so that its release has no recorded outcome.
     pub dropped: bool,
     /// When and how the release returned.
     pub answer: Option<(u64, How)>,
-    /// When its process was killed.
+    /// When the process was killed.
     pub killed: Option<u64>,
 }
 
 impl Claim {
-    /// When the task stopped believing, as far as is known for sure.
+    /// The earliest time at which the task may have stopped relying on the hold.
     #[must_use]
     pub fn end(&self) -> u64 {
         let ends = [self.lapsed, self.released, self.killed];
         ends.into_iter().flatten().fold(self.until, u64::min).max(self.from)
     }
 
-    /// When the task was done with the lock, release answered included.
+    /// When the task was done with the lock, including the reply to its release.
     #[must_use]
     pub fn over(&self) -> Option<u64> {
         self.answer.map(|(at, _)| at).or(self.killed)
@@ -70,13 +70,13 @@ impl Claim {
 }
 
 impl Attempt {
-    /// When the acquire was over, by its return or its process's end.
+    /// When the acquire was over, by its return or the end of its process.
     #[must_use]
     pub fn returned(&self) -> Option<u64> {
         self.outcome.as_ref().map(|(at, ..)| *at)
     }
 
-    /// When its time was up.
+    /// When the timeout was over.
     #[must_use]
     pub fn gives_up(&self) -> u64 {
         self.invoked + crate::event::span(self.wanted.timeout())
@@ -89,31 +89,31 @@ impl Attempt {
     }
 }
 
-/// A fault that was in force.
+/// A fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What it was.
+    /// The kind of fault.
     pub kind: String,
-    /// Whom it hit: a process, `server` or `wire`.
+    /// What it hit: a process, `server` or `wire`.
     pub target: String,
-    /// When.
+    /// From when to when.
     pub range: (u64, u64),
 }
 
-/// All that is known of one run.
+/// Everything that was recorded of one run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Every acquire, in the order of their calls.
+    /// All acquires, in the order of their calls.
     pub attempts: Vec<Attempt>,
-    /// Every fault.
+    /// All faults.
     pub faults: Vec<Fault>,
-    /// When no fault was in force any more.
+    /// When the last fault was over.
     pub healed: Option<u64>,
     /// When each process was killed.
     pub killed: HashMap<String, u64>,
-    /// Processes that ended as they were told to.
+    /// The processes that ended normally.
     pub ended: HashMap<String, u64>,
-    /// Everything, in the order of time.
+    /// All events in the order of time.
     pub events: Vec<Event>,
     stalls: HashMap<String, Vec<Range>>,
     late: HashMap<(String, u32), Vec<Range>>,
@@ -134,10 +134,10 @@ impl History {
         Self::of(events)
     }
 
-    /// Puts events together, in whatever order they come.
+    /// Assembles events, which may be in any order.
     #[must_use]
     pub fn of(mut events: Vec<Event>) -> Self {
-        // Stable: what one task did within a nanosecond stays in its order.
+        // A stable sort keeps the order of what one task did within a nanosecond.
         events.sort_by_key(|event| event.t);
         let mut history = Self::default();
         let mut at: HashMap<(&str, u32, u32), usize> = HashMap::new();
@@ -214,7 +214,7 @@ impl History {
         granted
     }
 
-    /// For how long during `range` the process, or the harness, could not run.
+    /// How long during `range` the process, or the harness, could not run.
     #[must_use]
     pub fn stalled(&self, process: &str, range: (u64, u64)) -> u64 {
         let of = |name: &str| self.stalls.get(name).into_iter().flatten().copied().collect::<Vec<_>>();
@@ -222,14 +222,14 @@ impl History {
         covered(range, of(process).into_iter().chain(of(HARNESS)).chain(stopped))
     }
 
-    /// For how long during `range` the task was not polled although it could run.
+    /// How long during `range` the task was not polled although its process could run.
     #[must_use]
     pub fn late(&self, attempt: &Attempt, range: (u64, u64)) -> u64 {
         let of = [attempt.task, EVERY_TASK].map(|task| (attempt.process.clone(), task));
         covered(range, of.iter().filter_map(|of| self.late.get(of)).flatten().copied())
     }
 
-    /// How often the task was not polled for `long` or longer, of which a part was during `range`.
+    /// How often the task was not polled for `long` or longer, at least partly during `range`.
     #[must_use]
     pub fn times_late(&self, attempt: &Attempt, range: (u64, u64), long: u64) -> u32 {
         let late = self.late.get(&(attempt.process.clone(), attempt.task));
@@ -237,13 +237,13 @@ impl History {
         late.into_iter().flatten().filter(is_long).map(|_| 1).sum()
     }
 
-    /// The faults that hit anybody during `range`.
+    /// The faults during `range`.
     pub fn faults_in(&self, range: (u64, u64)) -> impl Iterator<Item = &Fault> {
-        // An instant counts as well as a stretch.
+        // A range may be empty: an instant counts, too.
         self.faults.iter().filter(move |fault| shared((fault.range.0, fault.range.1 + 1), range).is_some())
     }
 
-    /// Whether nothing was done to anybody during `range`, and everybody could run.
+    /// Whether there was no fault during `range`, and all processes could run.
     #[must_use]
     pub fn is_calm(&self, range: (u64, u64)) -> bool {
         let stalled =
@@ -252,24 +252,24 @@ impl History {
         self.faults_in(range).next().is_none() && !stalled() && !killed()
     }
 
-    /// The last that a process did by itself, as far as is known.
+    /// The last event of the process itself.
     #[must_use]
     pub fn last_of(&self, process: &str) -> u64 {
         let own = |event: &&Event| event.process == process && event.what != What::Killed;
         self.events.iter().rev().find(own).map_or(0, |event| event.t)
     }
 
-    /// The last instant that is known of.
+    /// The last instant of the history.
     #[must_use]
     pub fn last(&self) -> u64 {
         self.events.last().map_or(0, |event| event.t)
     }
 }
 
-/// The process that makes the faults.
+/// The name of the process that plays the faults.
 pub const HARNESS: &str = "harness";
 
-/// The task under whose number is written down that any task of its process may have been polled late.
+/// A `Late` event with this task number is about all tasks of its process.
 pub const EVERY_TASK: u32 = 2000;
 
 impl Attempt {
@@ -295,7 +295,7 @@ impl Attempt {
             }
             (What::Seen { until: 0, .. }, Some(claim)) => claim.lapsed = claim.lapsed.or(Some(at)),
             (What::Seen { until, .. }, Some(claim)) => claim.until = claim.until.max(*until),
-            // One that failed may have been done all the same.
+            // A failed extension may have been executed anyway.
             (What::Extended { lease, .. }, Some(claim)) => claim.bound = claim.bound.max(at + lease * 1_000_000),
             (What::Release { dropped, .. }, Some(claim)) => (claim.released, claim.dropped) = (Some(at), *dropped),
             (What::Released { how, .. }, Some(claim)) => claim.answer = Some((at, *how)),

@@ -1,4 +1,4 @@
-//! [`Diary`]: the way a task uses a lock so that every call is written down.
+//! [`Diary`]: a task's interface to a lock, which records every call.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::event::{Event, How, NEVER, Wanted, What, now, span};
 use super::lock::{Failure, Hold, Lock};
 
-/// A pause of a process that is worth to be known, in nanoseconds.
+/// The shortest pause of a process that is recorded, in nanoseconds.
 pub const STALL: u64 = 40_000_000;
 
-/// One append-only file. An event is one `write`, so that what a killed process did is there to its last call.
+/// An append-only file. Each event is one `write`, so that the file of a killed process has everything up to its last call.
 #[derive(Debug)]
 pub struct Recorder {
     file: File,
@@ -21,7 +21,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The file of one task, in the folder of the history.
+    /// The file of a task, in the folder of the history.
     #[must_use]
     pub fn new(folder: &Path, process: &str, task: u32) -> Self {
         let path = folder.join(format!("{process}.{task}.jsonl"));
@@ -29,18 +29,18 @@ impl Recorder {
         Self { file, process: process.to_owned(), task }
     }
 
-    /// Writes down what happens now.
+    /// Records an event that happens now.
     pub fn note(&mut self, what: What) {
         let process = self.process.clone();
         self.note_of(now(), &process, what);
     }
 
-    /// Writes down what happened to another process, or at another time.
+    /// Records an event of another process, or of another time.
     pub fn note_of(&mut self, t: u64, process: &str, what: What) {
         let before = now();
         self.write(&Event { t, process: process.to_owned(), task: self.task, what });
         let after = now();
-        // The disk has other work: whoever writes could do nothing else meanwhile.
+        // The disk was busy, and the writer could do nothing else meanwhile.
         if after - before > STALL {
             let what = What::Stalled { from: before };
             self.write(&Event { t: after, process: self.process.clone(), task: self.task, what });
@@ -54,17 +54,17 @@ impl Recorder {
     }
 }
 
-/// A task's use of one lock after the other.
+/// Records a task's calls.
 #[derive(Debug)]
 pub struct Diary {
     recorder: Recorder,
     attempt: u32,
 }
 
-/// A hold with its numbers in the diary: one for each lock.
+/// A hold and its attempt numbers in the diary, one per lock.
 #[derive(Debug)]
 pub struct Kept<H> {
-    /// The hold itself.
+    /// The hold.
     pub hold: H,
     attempts: Range<u32>,
 }
@@ -76,12 +76,12 @@ impl Diary {
         Self { recorder, attempt: 0 }
     }
 
-    /// For events that are not about a lock's calls.
+    /// The recorder, for events other than calls.
     pub fn recorder(&mut self) -> &mut Recorder {
         &mut self.recorder
     }
 
-    /// Acquires; with `patience` the future is dropped after that time.
+    /// Acquires a lock; with `patience` the future is dropped after that time.
     pub async fn acquire<L: Lock>(
         &mut self,
         lock: &L,
@@ -92,7 +92,7 @@ impl Diary {
         self.acquire_all(lock, &[key.to_owned()], wanted, patience).await
     }
 
-    /// The same for several locks together. Each is an attempt of its own.
+    /// Acquires several locks together. Each is recorded as an attempt.
     pub async fn acquire_all<L: Lock>(
         &mut self,
         lock: &L,
@@ -138,14 +138,14 @@ impl Diary {
         attempts.for_each(|attempt| self.recorder.note(what(attempt)));
     }
 
-    /// Looks at the deadline; whether the lock is still held.
+    /// Records the deadline, and returns whether the lock is still held.
     pub fn look<H: Hold>(&mut self, kept: &Kept<H>) -> bool {
         let until = until(&kept.hold);
         self.note_each(kept.attempts.clone(), |attempt| What::Seen { attempt, until });
         until > 0
     }
 
-    /// Lengthens the hold to `lease` from now.
+    /// Extends the hold to `lease` from now.
     pub async fn extend<H: Hold>(&mut self, kept: &Kept<H>, lease: Duration) {
         let outcome = kept.hold.extend(lease).await;
         if matches!(outcome, Err(Failure::Unsupported)) {
@@ -157,7 +157,7 @@ impl Diary {
         self.look(kept);
     }
 
-    /// Gives the lock back and waits for the answer.
+    /// Releases the lock and waits for the result.
     pub async fn release<H: Hold>(&mut self, kept: Kept<H>) {
         let attempts = kept.attempts;
         self.note_each(attempts.clone(), |attempt| What::Release { attempt, dropped: false });
@@ -168,7 +168,7 @@ impl Diary {
         self.note_each(attempts, |attempt| What::Released { attempt, how, text: text.clone() });
     }
 
-    /// Gives the lock back by dropping it.
+    /// Drops the hold.
     pub fn drop<H: Hold>(&mut self, kept: Kept<H>) {
         let attempts = kept.attempts;
         self.note_each(attempts.clone(), |attempt| What::Release { attempt, dropped: true });
@@ -177,7 +177,7 @@ impl Diary {
     }
 }
 
-/// The instant until which a hold is good, or a little earlier; 0 when it is good no more.
+/// The deadline of a hold, or a little earlier; 0 if the hold is over.
 fn until<H: Hold>(hold: &H) -> u64 {
     let before = now();
     match hold.remaining() {

@@ -1,8 +1,8 @@
-//! What was done to locks, written down as it happens and judged afterwards.
+//! Records what is done to locks, and checks it afterwards.
 //!
-//! Any lock can be judged: it is made a [`Lock`], used through a [`Diary`] that writes down every call, and the files
-//! are read back as a [`History`] that [`checks`] look at. What is written down is less than what happened: a claim
-//! starts after the grant was returned and ends before the release is called, so an overlap found is a real one.
+//! Any lock can be checked: implement [`Lock`] for it, use it through a [`Diary`], which records every call, and read the
+//! files back as a [`History`] for the [`checks`]. The record never exaggerates: a claim starts after the grant was
+//! returned and ends before the release is called, so an overlap in the history is a real one.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +18,7 @@ pub mod claims;
 pub mod diary;
 pub mod event;
 pub mod lock;
+pub mod operations;
 pub mod owners;
 mod ranges;
 #[cfg(test)]

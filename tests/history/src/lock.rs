@@ -1,24 +1,27 @@
-//! [`Lock`]: what an algorithm has to offer to be judged.
+//! [`Lock`]: the interface of a lock that can be checked.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::event::{How, Wanted};
 
-/// Where a lock lives and who uses it.
+/// Where the locks are, and which process uses them.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The server's URL.
     pub url: String,
-    /// The name of this process. A token that ends in `@` and this name can be told to be its own in the server.
+    /// The name of this process. If its tokens end in `@` and this name, the checks can recognise them in the server.
     pub label: String,
+    /// The file with the password of the user `worker`, which changes every few seconds. `None`: there is no login.
+    pub password: Option<PathBuf>,
 }
 
-/// Why a call did not do what was asked.
+/// Why a call failed.
 #[derive(Clone, Debug)]
 pub enum Failure {
     /// Somebody else holds the lock.
     Busy(String),
-    /// The server could not be asked.
+    /// The server could not be reached.
     Unreachable(String),
     /// The hold had ended before.
     Lost(String),
@@ -29,7 +32,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// As a history has it.
+    /// The outcome for the history.
     #[must_use]
     pub fn how(&self) -> How {
         match self {
@@ -40,7 +43,7 @@ impl Failure {
         }
     }
 
-    /// In words.
+    /// The error's text.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -50,20 +53,20 @@ impl Failure {
     }
 }
 
-/// One process's way to the locks, shared by its tasks.
+/// A process's client for the locks, shared by its tasks.
 ///
-/// The lock of `key` has to be the string at this very key in Redis, or the server's own record can't be compared.
+/// The lock of `key` must be the string at this key in Redis, so that the checks can compare the server's own record.
 pub trait Lock: Sized + Send + Sync + 'static {
-    /// What a task has while it holds a lock.
+    /// A held lock.
     type Hold: Hold;
-    /// Commands through which it acts, in capitals: these meet the faults of the wire.
+    /// The commands that it uses, in capitals; faults on the wire hit these.
     const COMMANDS: &'static [&'static str] = &["SET", "EVALSHA", "EVAL"];
-    /// Whether dropping a hold, or the future of an acquire, releases what was granted. Only then are they dropped.
+    /// Whether dropping a hold, or the future of an acquire, releases the lock. Only then the soak drops them.
     const DROPS: bool = false;
-    /// Whether errors tell a busy lock from a server that could not be asked, and losses are reported.
+    /// Whether errors distinguish a busy lock from an unreachable server, and losses are reported.
     const TELLS: bool = false;
 
-    /// Whether processes get a lock in the order in which they came, one streak of hand-overs apart.
+    /// Whether processes get a lock in the order of their asks, except for one streak of hand-overs.
     const QUEUES: bool = false;
 
     /// Connects.
@@ -72,7 +75,7 @@ pub trait Lock: Sized + Send + Sync + 'static {
     /// Waits for the lock until `wanted.timeout()` is over.
     fn acquire(&self, key: &str, wanted: &Wanted) -> impl Future<Output = Result<Self::Hold, Failure>> + Send;
 
-    /// Waits for all locks of `keys`, and has all of them or none.
+    /// Waits for the locks of `keys`, all or none.
     fn acquire_all(
         &self,
         _keys: &[String],
@@ -81,15 +84,15 @@ pub trait Lock: Sized + Send + Sync + 'static {
         std::future::ready(Err(Failure::Unsupported))
     }
 
-    /// Gives everything back.
+    /// Releases everything.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// A lock that is held.
+/// A held lock.
 pub trait Hold: Send + Sync + 'static {
-    /// The time it may still be relied on; `None` when the algorithm knows no deadline.
+    /// How long the caller may still rely on it; `None` if the algorithm has no deadline.
     fn remaining(&self) -> Option<Duration>;
 
     /// Its fencing token.
@@ -102,11 +105,11 @@ pub trait Hold: Send + Sync + 'static {
         self.fence()
     }
 
-    /// Lengthens it to `lease` from now.
+    /// Extends it to `lease` from now.
     fn extend(&self, _lease: Duration) -> impl Future<Output = Result<(), Failure>> + Send {
         std::future::ready(Err(Failure::Unsupported))
     }
 
-    /// Gives it back.
+    /// Releases it.
     fn release(self) -> impl Future<Output = Result<(), Failure>> + Send;
 }

@@ -1,11 +1,11 @@
-//! Who owned a lock's key in the server, and when.
+//! The owners of a lock's key in the server over time.
 
 use std::collections::BTreeMap;
 
 use super::claims::{Attempt, History};
 use super::event::{Change, NEVER, Share, What};
 
-/// A lease as the server had it. Its start lies between the two instants of `from`, its end between those of `to`.
+/// A lease in the server. Its start is between the two instants of `from`, its end between those of `to`.
 #[derive(Clone, Debug)]
 pub struct Owned {
     /// The owner's token.
@@ -14,7 +14,7 @@ pub struct Owned {
     pub from: (u64, u64),
     /// Not before the first, not after the second.
     pub to: (u64, u64),
-    /// The instant at which it would have ended by itself.
+    /// When it would have expired.
     pub until: u64,
     /// How it ended.
     pub end: End,
@@ -25,39 +25,39 @@ pub struct Owned {
 /// How a lease ended in the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It has not, as far as is known.
+    /// It has not ended in the record.
     Open,
-    /// By itself.
+    /// It expired.
     Expired,
-    /// By a deletion.
+    /// It was deleted.
     Deleted,
-    /// Another token took its place.
+    /// Another token replaced it.
     Replaced,
-    /// With all other data.
+    /// It was lost with all other data.
     Forgotten,
 }
 
-/// What the key of a lock holds while it is shared, instead of a token.
+/// The value of a lock's key while the lock is shared, instead of a token.
 const SHARED: &str = "cache_lock|shared";
 
-/// How far the server's clock, in whole milliseconds, and ours may tell different times.
+/// How far the server's clock, in whole milliseconds, may differ from ours.
 pub const ROUNDING: u64 = 5_000_000;
 
 impl Owned {
-    /// The process whose token it is; `None` when the token does not say.
+    /// The process that the token names, if it names one.
     #[must_use]
     pub fn process(&self) -> Option<&str> {
         self.token.rsplit_once('@').map(|(_, label)| label)
     }
 
-    /// Whether `attempt` may be who got it. Leases that share the lock are one lease here: the lock's own key names none of them.
+    /// Whether `attempt` may be the one that got it. Shared leases are one lease here, because the lock's key names none of them.
     #[must_use]
     pub fn is_of(&self, attempt: &Attempt) -> bool {
         let shares = attempt.wanted.share != Share::Alone;
         self.process().is_none_or(|own| own == attempt.process) && shares == self.is_shared()
     }
 
-    /// Whether it stands for all leases that share the lock.
+    /// Whether it stands for all shared leases of the lock.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.token == SHARED
@@ -99,7 +99,7 @@ fn apply(leases: &mut Vec<Owned>, at: (u64, u64), change: &Change) {
             }
         }
         Change::Owned { token, until, next } => {
-            // One that had ended by itself, and was granted once more to the same token, is a lease of its own.
+            // If a lease expired and was granted to the same token again, that is a new lease.
             let is_same = |lease: &Owned| lease.token == *token && lease.until.saturating_add(ROUNDING) >= at.0;
             if let Some(open) = leases.last_mut().filter(|lease| lease.end == End::Open && is_same(lease)) {
                 open.until = *until;
@@ -120,9 +120,9 @@ fn apply(leases: &mut Vec<Owned>, at: (u64, u64), change: &Change) {
 
 fn end(leases: &mut [Owned], at: (u64, u64), how: End) {
     let Some(open) = leases.last_mut().filter(|lease| lease.end == End::Open) else { return };
-    // The server deletes what has expired when it comes across it.
+    // The server deletes an expired key when it notices it.
     if open.until < at.1.saturating_add(ROUNDING) {
-        // A little before its end somebody may have deleted it all the same.
+        // Somebody may have deleted it a little before its end.
         let (early, late) = around(open.until);
         (open.to, open.end) = ((early.min(at.0), late.min(at.1)), End::Expired);
     } else {
@@ -153,9 +153,9 @@ mod tests {
         assert_eq!(ends(owned.clone().gone(50)), [(End::Deleted, (49, 50))]);
         assert_eq!(ends(owned.clone().owned(50, "b", 400, true))[0], (End::Replaced, (49, 50)));
         assert_eq!(ends(owned.clone()), [(End::Expired, (295, 305))]);
-        // Deleted when the server came across it, long after.
+        // The server noticed and deleted it long after.
         assert_eq!(ends(owned.clone().gone(800)), [(End::Expired, (295, 305))]);
-        // So close to its end that it may be either.
+        // So close to its end that it may be an expiry or a deletion.
         assert_eq!(ends(owned.gone(298)), [(End::Expired, (295, 298))]);
     }
 

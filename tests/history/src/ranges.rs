@@ -1,15 +1,15 @@
-//! Arithmetic with stretches of time.
+//! Arithmetic with ranges of time.
 
-/// From the first instant until before the second.
+/// The first instant is included, the second is not.
 pub(crate) type Range = (u64, u64);
 
-/// The part that two stretches share.
+/// The intersection of two ranges.
 pub(crate) fn shared(one: Range, other: Range) -> Option<Range> {
     let both = (one.0.max(other.0), one.1.min(other.1));
     (both.0 < both.1).then_some(both)
 }
 
-/// What is left of `whole` outside of `holes`.
+/// The parts of `whole` outside of `holes`.
 pub(crate) fn without(whole: Range, holes: impl IntoIterator<Item = Range>) -> Vec<Range> {
     let mut holes: Vec<Range> = holes.into_iter().filter_map(|hole| shared(whole, hole)).collect();
     holes.sort_unstable();

@@ -1,4 +1,4 @@
-//! Histories made by hand, to see what a check says of them.
+//! Hand-made histories for the tests of the checks.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub(crate) const BOUNDS: Bounds = Bounds {
     linger: Duration::ZERO,
 };
 
-/// All times in milliseconds.
+/// All times are in milliseconds.
 #[derive(Clone, Default)]
 pub(crate) struct Sample {
     events: Vec<Event>,
     attempts: u32,
-    /// What is asked for from here on.
+    /// The request of the next acquires.
     share: Share,
     together: bool,
 }
@@ -37,12 +37,12 @@ impl Sample {
         self
     }
 
-    /// From here on each acquire is for this share.
+    /// The next acquires are for this share.
     pub(crate) fn wants(self, share: Share) -> Self {
         Self { share, ..self }
     }
 
-    /// From here on each acquire is one of a set of keys.
+    /// The next acquires are each for one of several keys.
     pub(crate) fn together(self) -> Self {
         Self { together: true, ..self }
     }
@@ -61,7 +61,7 @@ impl Sample {
         self.and(at, process, What::Refused { attempt, how, text: String::new() })
     }
 
-    /// Grants what was asked for last.
+    /// Grants the last request.
     pub(crate) fn granted(self, at: u64, process: &str, until: u64, fence: Option<u64>) -> Self {
         let attempt = self.attempts;
         self.and(at, process, What::Granted { attempt, until: until * 1_000_000, fence })
@@ -85,13 +85,13 @@ impl Sample {
         self.asks(from - 1, process).granted(from, process, from + 290, fence).released(to, process, How::Done)
     }
 
-    /// The server gives the lock to a token of `process` until the instant `until`.
+    /// The server grants the lock to a token of `process` until `until`.
     pub(crate) fn owned(self, at: u64, process: &str, until: u64, next: bool) -> Self {
         let to = Change::Owned { token: format!("t@{process}"), until: until * 1_000_000, next };
         self.changed(at, to)
     }
 
-    /// The server has the lock for those that share it, until the instant `until`.
+    /// The lock is shared in the server until `until`.
     pub(crate) fn shared(self, at: u64, until: u64) -> Self {
         self.changed(at, Change::Owned { token: "cache_lock|shared".into(), until: until * 1_000_000, next: false })
     }

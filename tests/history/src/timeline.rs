@@ -1,4 +1,4 @@
-//! A stretch of history as text: a lane for each task, one for the server, one for the faults.
+//! Draws a part of a history as text: a lane for each task, one for the server, one for the faults.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ const WIDTH: u64 = 100;
 const MOST_LANES: usize = 24;
 const MOST_LEASES: usize = 20;
 
-/// Draws what led to a violation.
+/// Draws the history around a violation.
 #[must_use]
 pub fn draw(history: &History, violation: &Violation) -> String {
     let (from, to) = violation.range;
@@ -53,7 +53,7 @@ impl Canvas {
     }
 
     fn paint(&self, lane: &mut [char], range: (u64, u64), symbol: char) {
-        // What is known only roughly may end before it starts.
+        // A range that is known only roughly may end before it starts.
         lane[self.column(range.0)..=self.column(range.1.max(range.0))].fill(symbol);
     }
 
@@ -74,7 +74,7 @@ impl Canvas {
                 None => lanes.push((name, vec![attempt])),
             }
         }
-        // Those that hold come before those that only wait.
+        // Tasks with holds come before tasks that only wait.
         lanes.sort_by_key(|(_, own)| own.iter().all(|attempt| attempt.claim.is_none()));
         let left_out = lanes.len().saturating_sub(MOST_LANES);
         for (name, own) in lanes.into_iter().take(MOST_LANES) {
@@ -158,7 +158,7 @@ fn story(attempt: &Attempt, start: u64) -> String {
     note
 }
 
-/// In milliseconds; before the start with a minus.
+/// The milliseconds since the start; negative before it.
 fn since(start: u64, at: u64) -> String {
     let (sign, micros) = if at < start { ("-", (start - at) / 1000) } else { ("", (at - start) / 1000) };
     format!("{sign}{}.{:03}", micros / 1000, micros % 1000)

@@ -1,4 +1,4 @@
-//! [`Channels`]: who listens where, and what was told.
+//! [`Channels`]: subscriptions and pushes.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::{Client, Reply};
 pub(crate) struct Channels {
     /// In the order of subscription.
     listeners: BTreeMap<Vec<u8>, Vec<Client>>,
-    /// The same for sharded channels.
+    /// The subscriptions to sharded channels, also in order.
     sharded: BTreeMap<Vec<u8>, Vec<Client>>,
     pushes: Vec<(Client, Reply)>,
 }
 
 impl Channels {
-    /// Tells everybody who listens, on all nodes; how many of these are connected to the node that publishes.
+    /// Publishes to the subscribers on all nodes. Returns how many of them are connected to the publishing node.
     pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8], is_here: impl Fn(Client) -> bool) -> usize {
         let listeners = self.listeners.get(channel).map(Vec::as_slice).unwrap_or_default();
         for listener in listeners {
@@ -23,7 +23,7 @@ impl Channels {
         listeners.iter().filter(|listener| is_here(**listener)).count()
     }
 
-    /// The same for a sharded channel.
+    /// Publishes to a sharded channel.
     pub(crate) fn spublish(&mut self, channel: &[u8], message: &[u8], is_here: impl Fn(Client) -> bool) -> usize {
         let listeners = self.sharded.get(channel).map(Vec::as_slice).unwrap_or_default();
         for listener in listeners {
@@ -32,7 +32,7 @@ impl Channels {
         listeners.iter().filter(|listener| is_here(**listener)).count()
     }
 
-    /// Subscribes to a sharded channel. The confirmation is the reply.
+    /// Subscribes to a sharded channel; the reply is the confirmation.
     pub(crate) fn ssubscribe(&mut self, client: Client, channel: &[u8]) -> Reply {
         let listeners = self.sharded.entry(channel.to_vec()).or_default();
         if !listeners.contains(&client) {
@@ -42,8 +42,8 @@ impl Channels {
         Reply::Push(vec![Reply::bulk("ssubscribe"), Reply::bulk(channel), Reply::count(count)])
     }
 
-    /// Ends the subscriptions to these sharded channels of those clients, and tells them, in the order in which they connected: the
-    /// names of channels are random.
+    /// Ends these clients' subscriptions to these sharded channels, and notifies the clients in the order in which they connected, because
+    /// the names of channels are random.
     pub(crate) fn end_sharded(&mut self, is_meant: impl Fn(&[u8]) -> bool, ends: impl Fn(Client) -> bool) {
         let mut told = Vec::new();
         for (channel, listeners) in self.sharded.iter_mut().filter(|(channel, _)| is_meant(channel)) {
@@ -56,12 +56,12 @@ impl Channels {
         self.pushes.extend(told);
     }
 
-    /// Tells what is said on no channel.
+    /// Adds pushes that belong to no channel.
     pub(crate) fn tell(&mut self, pushes: Vec<(Client, Reply)>) {
         self.pushes.extend(pushes);
     }
 
-    /// The confirmation of one channel is the reply; those of further ones follow it as pushes.
+    /// The reply confirms the first channel; pushes confirm the others.
     pub(crate) fn subscribe(&mut self, client: Client, channels: &[&[u8]]) -> Reply {
         let confirm = |all: &mut Self, channel: &&[u8]| {
             let listeners = all.listeners.entry(channel.to_vec()).or_default();
@@ -74,7 +74,7 @@ impl Channels {
         self.reply(client, confirmations)
     }
 
-    /// From all channels when none is named.
+    /// Unsubscribes from all channels if none is named.
     pub(crate) fn unsubscribe(&mut self, client: Client, channels: &[&[u8]]) -> Reply {
         let mut channels: Vec<Vec<u8>> = channels.iter().map(|channel| channel.to_vec()).collect();
         if channels.is_empty() {

@@ -1,14 +1,14 @@
-//! [`Clock`]: what time it is for commands, and how long scripts take.
+//! [`Clock`]: the time that commands see, and how long scripts take.
 
 use crate::keyspace::Millis;
 
-/// What the commands of a script see of the time that passes while it runs.
+/// The time that the commands of a script see while it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ScriptTime {
-    /// Each command sees what time it is, as on Redis 7.0.
+    /// Each command sees the current time, as on Redis 7.0.
     #[default]
     Passes,
-    /// Each command, `TIME` included, sees when the script began, as on Redis 7.2 and newer, and on Valkey.
+    /// Each command, including `TIME`, sees the start of the script, as on Redis 7.2 and newer, and on Valkey.
     StandsStill,
 }
 
@@ -19,7 +19,7 @@ type Pace = Box<dyn FnMut() -> u64 + Send>;
 pub(crate) struct Clock {
     script_time: ScriptTime,
     pace: Option<Pace>,
-    /// When the command began that clients wait for, in microseconds since the epoch.
+    /// When the current command began, in microseconds since the epoch.
     began: u64,
     now: u64,
 }

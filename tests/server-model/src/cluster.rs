@@ -1,4 +1,4 @@
-//! [`Cluster`]: the nodes of one shard's data. Each slot has one master among them, and what one node writes all others have at once.
+//! [`Cluster`]: nodes that share one keyspace. Each slot has one master among them, and a write on one node is on all nodes at once.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ const SLOTS: u16 = 16_384;
 #[derive(Default)]
 pub(crate) struct Cluster {
     nodes: usize,
-    /// The masters of the slots that were moved; the first node has all others.
+    /// The masters of the moved slots; the first node has all other slots.
     masters: BTreeMap<u16, usize>,
-    /// It grows with each move.
+    /// The epoch, which grows with each move.
     epoch: u64,
     /// The node that each client is connected to.
     clients: BTreeMap<Client, usize>,
@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
     pub(crate) current: usize,
 }
 
-/// The host that all nodes are on. A node's port is its number and 1.
+/// The host of all nodes. A node's port is its number plus one.
 const HOST: &str = "node";
 
 impl Cluster {
@@ -56,7 +56,7 @@ impl Cluster {
         from
     }
 
-    /// Why the current node does not execute a command on this key or sharded channel.
+    /// The redirection or error if the current node does not execute a command on this key or sharded channel.
     pub(crate) fn redirect(&self, key: &[u8]) -> Option<Reply> {
         let slot = slot_of(key);
         let master = self.master(slot);
@@ -95,7 +95,7 @@ fn id(node: usize) -> String {
     format!("{node:016x}{:024}", 0)
 }
 
-/// The slot of a key, or of a sharded channel: what is in braces counts, where there are any.
+/// The slot of a key or a sharded channel; only the part in braces counts, if there are any.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {

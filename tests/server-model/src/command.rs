@@ -1,11 +1,11 @@
-//! Where one command ends in the bytes that were received.
+//! Parses commands from received bytes.
 
 use bytes::{Buf, BytesMut};
 
-/// Takes one whole command off the front of what was received; `None` when it is not complete.
+/// Takes one complete command off the front of the received bytes; `None` while it is incomplete.
 ///
-/// A line without the mark of a list is a command of words between blanks. What is no command at all is taken as one
-/// with everything that was received, so that the server refuses it.
+/// A line that is no array is an inline command of words separated by blanks. If the bytes are no command, takes all of them as one
+/// command, so that the server refuses it.
 pub fn take_command(buffer: &mut BytesMut) -> Option<Vec<Vec<u8>>> {
     let mut reader = Reader { bytes: buffer, at: 0 };
     let (command, length) = match reader.command() {
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The number behind the mark of a list or of bytes; 512 MB are the most that a server takes.
+/// The length of an array or a bulk string; a server accepts at most 512 MB.
 fn number(line: &[u8]) -> Result<usize, Unread> {
     let digits = line.get(1..).and_then(|digits| std::str::from_utf8(digits).ok());
     let number = digits.and_then(|digits| digits.parse().ok()).filter(|number| *number <= 512 << 20);

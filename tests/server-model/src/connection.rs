@@ -1,10 +1,10 @@
-//! The commands that are about one connection or about scripts, and the words for those that are refused.
+//! The commands about connections and scripts, and the errors for refused commands.
 
 use crate::data::{Refusal, integer};
 use crate::scripts::no_script;
 use crate::{Client, ModelServer, Reply};
 
-/// What a script may not call.
+/// The commands that a script must not call.
 const NAMES: [&[u8]; 11] = [
     b"CLIENT",
     b"CONFIG",
@@ -67,7 +67,7 @@ impl ModelServer {
         }
     }
 
-    /// Where a command goes that is not for the node at which it came.
+    /// The redirection for a command that another node must execute.
     fn redirect(&self, name: &[u8], arguments: &[&[u8]]) -> Option<Reply> {
         let key = match (name, arguments) {
             (b"EVAL" | b"EVALSHA", [_, count, key, ..]) if *count != b"0" => key,

@@ -1,10 +1,10 @@
-//! What passes between Lua and the server: replies become Lua values, and what a script returns becomes a reply.
+//! Conversions: replies to Lua values, and a script's result to a reply.
 
 use mlua::{Lua, Result, Table, Value};
 
 use crate::Reply;
 
-/// A reply as a script sees it, which is as RESP2 has it: nothing is `false`, a map is a list.
+/// A reply as a script sees it, in the types of RESP2: null is `false`, a map is a list.
 pub(crate) fn to_lua(lua: &Lua, reply: &Reply) -> Result<Value> {
     Ok(match reply {
         Reply::Simple(text) => Value::Table(field(lua, "ok", text.as_bytes())?),
@@ -17,7 +17,7 @@ pub(crate) fn to_lua(lua: &Lua, reply: &Reply) -> Result<Value> {
     })
 }
 
-/// An error as scripts have it: a table with the message.
+/// An error as scripts see it: a table with the message.
 pub(crate) fn error(lua: &Lua, message: &str) -> Result<Table> {
     field(lua, "err", message.as_bytes())
 }
@@ -36,7 +36,7 @@ fn list<'a>(lua: &Lua, items: impl Iterator<Item = &'a Reply>) -> Result<Value> 
     Ok(Value::Table(table))
 }
 
-/// What a script returned. A number loses its fraction, a list ends at its first nil.
+/// The reply for a script's result. A number loses its fraction, and a list ends at its first nil.
 pub(crate) fn to_reply(value: &Value) -> Result<Reply> {
     Ok(match value {
         Value::String(text) => Reply::bulk(text.as_bytes()),
@@ -66,7 +66,7 @@ fn of_table(table: &Table) -> Result<Reply> {
     Ok(Reply::Array(items))
 }
 
-/// Statuses and errors end with their line.
+/// Statuses and errors must be one line.
 fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }

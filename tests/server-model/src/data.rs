@@ -1,4 +1,4 @@
-//! The commands that a script may call as well: on keys, on channels and on the clock.
+//! The commands that scripts may call, too: on keys, channels and the clock.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::keyspace::{Keyspace, Millis, Slot, Value};
 use crate::tracking::Tracking;
 
-/// All that commands work on.
+/// The data of the commands.
 #[derive(Default)]
 pub(crate) struct Data {
     pub(crate) keys: Keyspace,
@@ -18,15 +18,15 @@ pub(crate) struct Data {
     pub(crate) clock: Clock,
     pub(crate) tracking: Tracking,
     pub(crate) cluster: Cluster,
-    /// By which the server process calls itself.
+    /// The run id of the server process.
     pub(crate) run_id: String,
-    /// What its own command is called that deletes a text which it has compared.
+    /// The name of the command that compares and deletes, if there is one.
     pub(crate) delete: Option<&'static str>,
-    /// The most bytes of a text that were read at once.
+    /// The largest number of bytes of a string that a command has read.
     pub(crate) largest_read: Cell<usize>,
 }
 
-/// Why a command was not even tried; a client and a script are told in different words.
+/// Why a command was not executed; clients and scripts get different texts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     Unknown,
@@ -81,7 +81,7 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 impl Data {
-    /// From here on it is `micros`.
+    /// Sets the time to `micros`.
     pub(crate) fn begin(&mut self, micros: u64) {
         self.clock.begin(micros);
         self.keys.expire(self.now());
@@ -173,20 +173,20 @@ impl Data {
         Ok(Reply::count(channels.spublish(channel, message, is_here)))
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub(crate) fn flush(&mut self) {
         self.keys.clear();
         self.channels.tell(self.tracking.on_flush());
     }
 
-    /// Tells of the keys that were changed, whoever asked to be told.
+    /// Notifies the clients that track the changed keys.
     fn tell_changes(&mut self) {
         for key in self.keys.take_changed() {
             self.channels.tell(self.tracking.on_change(&key));
         }
     }
 
-    /// All sections, of which these are parts.
+    /// Parts of all sections.
     fn info(&self) -> Reply {
         let server = format!("# Server\r\nrun_id:{}\r\nuptime_in_seconds:0\r\n", self.run_id);
         Reply::bulk(format!("{server}\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"))
@@ -208,7 +208,7 @@ impl Data {
         }
     }
 
-    /// Changes a list, and removes it when nothing is left in it; `None` when there is none.
+    /// Changes a list, and removes it if it is empty then; `None` if there is none.
     fn change<T>(&mut self, key: &[u8], change: impl FnOnce(&mut VecDeque<Vec<u8>>) -> T) -> Result<Option<T>, Reply> {
         let list = match self.keys.value_mut(key) {
             Some(Value::List(list)) => list,
@@ -226,7 +226,7 @@ impl Data {
         Ok(self.text(key)?.map_or(Reply::Nil, |text| self.read(text)))
     }
 
-    /// A place below zero is the last one: others are not needed.
+    /// A negative index means the last byte; others are not needed.
     fn getrange(&self, key: &[u8], first: &[u8], last: &[u8]) -> Outcome {
         let place = |word| Ok::<_, Reply>(usize::try_from(integer(word)?).unwrap_or(usize::MAX));
         let (first, last, text) = (place(first)?, place(last)?, self.text(key)?.unwrap_or_default());
@@ -303,14 +303,14 @@ impl Data {
         let holds = |condition: &Condition| match (condition, slot.end()) {
             (Condition::NoEnd, old) => old.is_none(),
             (Condition::AnEnd, old) => old.is_some(),
-            // A key without an end lives longer than any other.
+            // A key without an expiry lives longer than any other.
             (Condition::Later, old) => old.is_some_and(|old| end > old),
             (Condition::Earlier, old) => old.is_none_or(|old| end < old),
         };
         if !conditions.iter().all(holds) {
             return Ok(Reply::Integer(0));
         }
-        // A server on which time passes within a script looks at the clock once more.
+        // A server on which time passes within a script reads the clock again.
         self.clock.go_on();
         if end <= self.now() {
             self.keys.remove(key);
@@ -357,7 +357,7 @@ impl Data {
                 left -= usize::from(goes);
                 !goes
             };
-            // From the end for a count below zero.
+            // A negative count starts from the end.
             *list = if count < 0 {
                 let kept: Vec<_> = list.drain(..).rev().filter(|other| keep(other)).collect();
                 kept.into_iter().rev().collect()
@@ -385,7 +385,7 @@ impl Data {
             return Ok(Reply::Array(Vec::new()));
         };
         let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
-        // Counted from the end when below zero.
+        // A negative index counts from the end.
         let index =
             |at: i64| usize::try_from(if at < 0 { at + length } else { at }.clamp(0, length)).unwrap_or_default();
         let end = if last < -length { 0 } else { index(last) + 1 };
@@ -402,7 +402,7 @@ impl Data {
 
 #[derive(Default)]
 struct SetOptions<'a> {
-    /// Whether the key has to be there.
+    /// Whether the key must exist, or must not.
     only_if: Option<bool>,
     gets: bool,
     keeps_end: bool,
@@ -411,12 +411,12 @@ struct SetOptions<'a> {
 
 struct Lease<'a> {
     number: &'a [u8],
-    /// How many milliseconds the number counts.
+    /// The unit of the number, in milliseconds.
     unit: i64,
     from: From,
 }
 
-/// Where an end is counted from.
+/// The time from which the expiry is counted.
 enum From {
     Now,
     Epoch,

@@ -1,5 +1,5 @@
-//! [`Interpreter`]: a Lua state with what scripts find in it. To make one, and to compile all scripts in it, takes longer
-//! than most simulated worlds run scripts, so a thread's servers use those of the servers that it had before.
+//! [`Interpreter`]: a Lua state with the server's functions. Making one and compiling all scripts takes longer than most
+//! simulated worlds run scripts, so each thread reuses the states of its earlier servers.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,19 +10,19 @@ use crate::convert::{self, to_lua};
 use crate::data::{Data, Refusal};
 use crate::{Reply, connection};
 
-/// What a script's name is in messages.
+/// The name of a script in messages.
 const CHUNK: &str = "@user_script";
 
 thread_local! {
-    /// Those that nobody else owns wait for the next server.
+    /// The states of this thread; one that no server uses is free for the next server.
     static MADE: RefCell<Vec<Arc<Interpreter>>> = const { RefCell::new(Vec::new()) };
 }
 
 pub(crate) struct Interpreter {
     lua: Lua,
-    /// Runs a compiled script; returns whether it went well, and the value or the error.
+    /// The Lua function that runs a compiled script; it returns whether the script succeeded, and the value or the error.
     protected: Function,
-    /// Each text that is a script.
+    /// The compiled scripts by text.
     compiled: Mutex<Vec<(Vec<u8>, Function)>>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Interpreter {
 type Seen = Arc<Mutex<Data>>;
 
 impl Interpreter {
-    #[expect(clippy::expect_used, reason = "a state can only fail to be made for lack of memory")]
+    #[expect(clippy::expect_used, reason = "making a state fails only if memory runs out")]
     pub(crate) fn over(data: &Seen) -> Arc<Self> {
         let interpreter = MADE.with_borrow_mut(|made| {
             if let Some(free) = made.iter().find(|interpreter| Arc::strong_count(interpreter) == 1) {
@@ -44,10 +44,10 @@ impl Interpreter {
         interpreter
     }
 
-    /// A state with the libraries and functions that scripts have.
+    /// A state with the libraries and functions for scripts.
     fn new() -> Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
-        // The functions here don't panic, so Lua's own pcall does.
+        // The functions here don't panic, so Lua's own `pcall` is enough.
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         let invoke = lua.create_function(|lua, words: Variadic<Value>| to_lua(lua, &invoke(lua, &words)?))?;
         let status = lua.create_function(|lua, text: mlua::LuaString| convert::field(lua, "ok", &text.as_bytes()))?;
@@ -69,7 +69,7 @@ impl Interpreter {
         Ok(script)
     }
 
-    /// Whether it went well, and the value or the error.
+    /// Returns whether the script succeeded, and the value or the error.
     pub(crate) fn run(&self, script: &Function, keys: &[&[u8]], values: &[&[u8]]) -> Result<(bool, Value)> {
         let globals = self.lua.globals();
         globals.raw_set("KEYS", self.strings(keys)?)?;
@@ -129,7 +129,7 @@ fn located(lua: &Lua, error: Value) -> Result<Table> {
         Value::Table(table) => table,
         other => convert::error(lua, &format!("ERR {}", other.to_string()?))?,
     };
-    // The innermost level that belongs to the script: above it are this function and those that a script calls.
+    // The innermost level of the script; above it are this function and the functions that the script calls.
     for level in 1.. {
         let line = lua.inspect_stack(level, |level| {
             (level.source().source.as_deref() == Some(CHUNK)).then(|| level.current_line()).flatten()
@@ -147,7 +147,7 @@ fn located(lua: &Lua, error: Value) -> Result<Table> {
     Ok(table)
 }
 
-/// The message of an error that a script makes: one without a code gets the general one.
+/// The message of a script's error; a message without a code gets the code `ERR`.
 fn coded(message: &str) -> String {
     let message = message.strip_prefix('-').unwrap_or(message);
     if message.contains(' ') { message.to_owned() } else { format!("ERR {message}") }

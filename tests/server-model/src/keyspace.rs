@@ -1,24 +1,24 @@
-//! [`Keyspace`]: what is stored under which key, and until when.
+//! [`Keyspace`]: keys with their values and expiry.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::sorted::SortedSet;
 
-/// Milliseconds since the epoch, as a server reckons expiry.
+/// Milliseconds since the epoch, the unit of a server's expiry.
 pub(crate) type Millis = i64;
 
 #[derive(Default)]
 pub(crate) struct Keyspace {
     slots: BTreeMap<Vec<u8>, Slot>,
-    /// No key ends before.
+    /// No key expires before this.
     earliest_end: Option<Millis>,
-    /// The keys that were changed since they were last taken.
+    /// The keys that were changed since the last [`take_changed`](Self::take_changed).
     changed: Vec<Vec<u8>>,
 }
 
 pub(crate) struct Slot {
     pub(crate) value: Value,
-    /// The last millisecond in which it is there.
+    /// The last millisecond in which the key exists.
     end: Option<Millis>,
 }
 
@@ -33,15 +33,15 @@ impl Slot {
         self.end
     }
 
-    /// Whether its time is over: at its very end a key is still there.
+    /// Whether the key has expired; in its last millisecond it still exists.
     pub(crate) fn is_over(&self, now: Millis) -> bool {
         self.end.is_some_and(|end| now > end)
     }
 }
 
 impl Keyspace {
-    /// Forgets the keys whose time is over. Once per command, so that a script sees a key from its beginning to its
-    /// end or not at all.
+    /// Removes the expired keys. Called once per command, so that during a script a key either exists all the time or not
+    /// at all.
     pub(crate) fn expire(&mut self, now: Millis) {
         if self.earliest_end.is_some_and(|end| now > end) {
             let changed = &mut self.changed;
@@ -69,7 +69,7 @@ impl Keyspace {
         self.note(end);
     }
 
-    /// Of a key that is there.
+    /// Sets the expiry of an existing key.
     pub(crate) fn set_end(&mut self, key: &[u8], end: Millis) {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.end = Some(end);
@@ -78,7 +78,7 @@ impl Keyspace {
         }
     }
 
-    /// Takes the end of a key away. Returns whether it had one.
+    /// Removes the expiry of a key. Returns whether it had one.
     pub(crate) fn persist(&mut self, key: &[u8]) -> bool {
         let had_end = self.slots.get_mut(key).is_some_and(|slot| slot.end.take().is_some());
         self.changed.extend(had_end.then(|| key.to_vec()));
@@ -100,7 +100,7 @@ impl Keyspace {
         *self = Self::default();
     }
 
-    /// In the order of the keys.
+    /// All entries, sorted by key.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (&[u8], &Slot)> {
         self.slots.iter().map(|(key, slot)| (key.as_slice(), slot))
     }

@@ -1,16 +1,16 @@
-//! A Redis server without sockets and without a clock of its own: commands go in with the time, replies and pushes come
-//! out. It runs the very Lua files of the lock, on the Lua that Redis has.
+//! A Redis server without sockets and without its own clock: the caller passes commands and the time, and gets replies and
+//! pushes. It runs the lock's own Lua files, in the Lua version of Redis.
 //!
-//! Scripts take no time, or as much as [`ModelServer::set_pace`] says: then time passes between their commands.
+//! Scripts take no time, or as much as [`ModelServer::set_pace`] says; then time passes between their commands.
 //!
-//! `data` has the commands on keys, which scripts call as well; `connection` those that are about one connection;
-//! `scripts` knows the texts, `interpreter` runs them, `convert` is what passes between Lua and the server.
-//! `tests/tests/checks/model_server.rs` checks that it does what real servers do; the words of its errors are those of Redis 7.0.
+//! `data` has the commands on keys, which scripts call, too; `connection` has the commands about a connection;
+//! `scripts` stores the scripts, `interpreter` runs them, `convert` converts values between Lua and the server.
+//! `tests/tests/checks/model_server.rs` compares it with real servers; its error texts are those of Redis 7.0.
 //!
-//! Several nodes of a cluster are several doors to the same keys, with the slots shared out among them: no write is lost when a
-//! slot moves. A sharded message reaches the listeners of all nodes, and only the publishing node's are counted.
+//! The nodes of a cluster share the same keys, and each has a part of the slots: no write is lost when a slot moves. A sharded
+//! message reaches the subscribers on all nodes, and only those on the publishing node are counted.
 //!
-//! Not in it: other databases, users, transactions, memory that runs out, persistence, RESP2, and all commands that
+//! It has no other databases, no users, no transactions, no memory limit, no persistence, no RESP2, and no commands that
 //! neither the lock nor its tests send.
 
 mod channels;

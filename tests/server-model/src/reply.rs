@@ -1,23 +1,23 @@
-//! [`Reply`]: what the server answers and pushes.
+//! [`Reply`]: the server's replies and pushes.
 
-/// One message from the server, as RESP3 has it.
+/// A message from the server in RESP3.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// A status, such as `OK`.
     Simple(String),
-    /// A refusal, beginning with its code.
+    /// An error, which begins with its code.
     Error(String),
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// Bytes of any kind.
+    /// A string of bytes.
     Bulk(Vec<u8>),
-    /// Nothing.
+    /// Null.
     Nil,
-    /// Several answers in order.
+    /// A list.
     Array(Vec<Reply>),
-    /// Answers by name.
+    /// A map.
     Map(Vec<(Reply, Reply)>),
-    /// What the server sends unasked, and the confirmation of a subscription.
+    /// A message that the client did not request, or the confirmation of a subscription.
     Push(Vec<Reply>),
 }
 

@@ -1,4 +1,4 @@
-//! [`Scripts`]: Lua as the server runs it.
+//! [`Scripts`]: the scripts that the server knows.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ pub(crate) struct Scripts {
 
 struct Script {
     text: Vec<u8>,
-    /// Of the text with all patches.
+    /// The text with all patches applied.
     compiled: Option<Function>,
 }
 
@@ -39,7 +39,7 @@ impl Scripts {
             digest
         });
         let reply = self.run(&digest, keys, values);
-        // A text that is no script is not kept.
+        // A text that does not compile is not stored.
         if self.texts.get(&digest).is_some_and(|script| script.compiled.is_none()) {
             self.texts.remove(&digest);
         }
@@ -84,7 +84,7 @@ impl Scripts {
             && let (Some(source), Some(line)) = (error.raw_get("source")?, error.raw_get("line")?)
         {
             let (source, line): (String, u64) = (source, line);
-            // To a text this can't fail.
+            // Writing to a `String` can't fail.
             let _ = write!(message, " script: {digest}, on {source}:{line}.");
         }
         Ok(reply)

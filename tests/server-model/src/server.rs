@@ -1,4 +1,4 @@
-//! [`ModelServer`], and what observers see of it.
+//! [`ModelServer`], and its state as observers see it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,47 +10,47 @@ use crate::data::Data;
 use crate::keyspace::{Slot, Value};
 use crate::scripts::Scripts;
 
-/// One connection, as the server sees it.
+/// A connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Client(pub(crate) u64);
 
-/// One server.
+/// A model server.
 pub struct ModelServer {
-    /// Shared with the functions that scripts call, and with nobody else.
+    /// Shared only with the functions that scripts call.
     data: Arc<Mutex<Data>>,
     pub(crate) scripts: Scripts,
     connected: u64,
 }
 
-/// A key, as an observer sees it.
+/// The entry of a key, as an observer sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// What is stored.
+    /// The value.
     pub value: Stored,
-    /// The server time at which it ends, in microseconds since the epoch; `None`: never.
+    /// When it expires, in microseconds of server time since the epoch; `None`: never.
     pub expires_micros: Option<u64>,
 }
 
-/// A value, with what is no UTF-8 replaced.
+/// A value; bytes that are no UTF-8 are replaced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stored {
     /// A string.
     String(String),
-    /// A list, from its head on.
+    /// A list, from its head.
     List(Vec<String>),
-    /// The members of a sorted set, in their order.
+    /// The members of a sorted set, in order.
     Sorted(Vec<String>),
 }
 
 impl ModelServer {
-    /// Empty, with nobody connected.
+    /// An empty server without clients.
     #[must_use]
     pub fn new() -> Self {
         let data = Arc::new(Mutex::default());
         Self { scripts: Scripts::new(&data), data, connected: 0 }
     }
 
-    /// The most bytes of a text that a command has read at once since the last call.
+    /// The largest number of bytes of a string that a command has read since the last call.
     pub fn take_largest_read(&mut self) -> usize {
         self.data().largest_read.take()
     }
@@ -61,7 +61,7 @@ impl ModelServer {
         Client(self.connected)
     }
 
-    /// From now on these are the nodes of a cluster, by their places. The first has all slots.
+    /// Makes this a cluster of this many nodes. The first one has all slots.
     pub fn set_nodes(&mut self, nodes: usize) {
         self.data().cluster.set_nodes(nodes);
     }
@@ -73,19 +73,19 @@ impl ModelServer {
         client
     }
 
-    /// From now on `to` is the master of a slot. Returns the node that was. It still has the listeners of the slot's sharded channels,
-    /// until [`end_sharded`](Self::end_sharded): a message of the new master reaches them as well.
+    /// Makes `to` the master of a slot, and returns the node that was. The old node keeps the subscribers of the slot's sharded channels
+    /// until [`end_sharded`](Self::end_sharded), and messages of the new master reach them, too.
     pub fn move_slot(&mut self, slot: u16, to: usize) -> usize {
         self.data().cluster.move_slot(slot, to)
     }
 
-    /// The node has heard that a slot has moved: its clients listen to the slot's sharded channels no more.
+    /// The node has learned that a slot has moved: ends its clients' subscriptions to the slot's sharded channels.
     pub fn end_sharded(&mut self, slot: u16, node: usize) {
         let Data { cluster, channels, .. } = &mut *self.data();
         channels.end_sharded(|channel| slot_of(channel) == slot, |client| cluster.node_of(client) == node);
     }
 
-    /// The connection is gone, and its subscriptions with it.
+    /// Closes a connection and ends its subscriptions.
     pub fn disconnect(&mut self, client: Client) {
         let mut data = self.data();
         data.channels.disconnect(client);
@@ -93,10 +93,10 @@ impl ModelServer {
         data.cluster.disconnect(client);
     }
 
-    /// Executes one command at `now_micros`, in microseconds since the epoch, and returns its reply. What it tells others
-    /// is in [`take_pushes`](Self::take_pushes).
+    /// Executes a command at `now_micros`, in microseconds since the epoch, and returns its reply. The messages to other
+    /// clients are in [`take_pushes`](Self::take_pushes).
     ///
-    /// The reply to `SUBSCRIBE` and `UNSUBSCRIBE` is the confirmation of the first channel, a push; those of further
+    /// The reply to `SUBSCRIBE` and `UNSUBSCRIBE` is the confirmation of the first channel, a push; the confirmations of more
     /// channels are among the pushes.
     pub fn execute(&mut self, client: Client, now_micros: u64, command: &[Vec<u8>]) -> Reply {
         let mut data = self.data();
@@ -113,77 +113,77 @@ impl ModelServer {
         reply
     }
 
-    /// The messages made since the last call, in order: for whom, and what.
+    /// The pushes since the last call, in order, with their clients.
     ///
-    /// A server sends a client what the client's own command told it after the reply to that command.
+    /// If a client's own command makes a push for the client, a server sends it after the reply to that command.
     pub fn take_pushes(&mut self) -> Vec<(Client, Reply)> {
         self.data().channels.take_pushes()
     }
 
-    /// How long the last command took, in microseconds. It is for the caller to have nothing else executed meanwhile, and
-    /// to let the reply and the pushes out only then.
+    /// How long the last command took, in microseconds. The caller must execute nothing else during that time, and deliver the
+    /// reply and the pushes only after it.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.data().clock.taken()
     }
 
-    /// From now on the server takes this number of microseconds before each command of a script. Without this it takes none.
+    /// Makes the server take this many microseconds before each command of a script, instead of none.
     pub fn set_pace(&mut self, pace: impl FnMut() -> u64 + Send + 'static) {
         self.data().clock.set_pace(Box::new(pace));
     }
 
-    /// From now on scripts see the time in this way.
+    /// Sets which time scripts see.
     pub fn set_script_time(&mut self, script_time: ScriptTime) {
         self.data().clock.set_script_time(script_time);
     }
 
-    /// From now on there is a command of this name, `DELIFEQ` or `DELEX`, that deletes a text which it has compared. A newer server has one.
+    /// Adds a command that compares and deletes, `DELIFEQ` or `DELEX`, which newer servers have.
     pub fn set_delete(&mut self, name: &'static str) {
         self.data().delete = Some(name);
     }
 
-    /// From now on the server process calls itself so.
+    /// Sets the run id of the server process.
     pub fn set_run_id(&mut self, run_id: &str) {
         run_id.clone_into(&mut self.data().run_id);
     }
 
-    /// How the server process calls itself.
+    /// The run id of the server process.
     #[must_use]
     pub fn run_id(&self) -> String {
         self.data().run_id.clone()
     }
 
-    /// Forgets all scripts: each `EVALSHA` is answered with `NOSCRIPT` until the next `EVAL`.
+    /// Removes all scripts: the reply to each `EVALSHA` is `NOSCRIPT` until the next `EVAL`.
     pub fn flush_scripts(&mut self) {
         self.scripts.flush();
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub fn flush_all(&mut self) {
         self.data().flush();
     }
 
-    /// From now on scripts run with every `from` in their text replaced by `to`, under the digest of the text as it was:
-    /// a bug on purpose.
+    /// Seeds a bug: from now on scripts run with every `from` in their text replaced by `to`, under the digest of the original
+    /// text.
     pub fn patch(&mut self, from: &str, to: &str) {
         self.scripts.patch(from, to);
     }
 
-    /// How many scripts ran so far with a text that a patch changed.
+    /// How many runs of scripts used a text that a patch changed.
     #[must_use]
     pub fn patched(&self) -> usize {
         self.scripts.patched()
     }
 
-    /// Every key that is there at `now_micros`, in the order of the keys.
+    /// All entries at `now_micros`, sorted by key.
     pub fn snapshot(&mut self, now_micros: u64) -> Vec<(String, Entry)> {
         let data = self.data();
         let there = data.keys.slots().filter(|(_, slot)| !slot.is_over(millis(now_micros)));
         there.map(|(key, slot)| (text(key), Entry::of(slot))).collect()
     }
 
-    /// How far the scores are apart of two members that follow each other in a sorted set: the least distance. Only sets whose names
-    /// end with `suffix` count. `None` when there are no two such members.
+    /// The least distance between the scores of two neighbours in a sorted set whose name ends with `suffix`. `None` if there are no two
+    /// such members.
     #[must_use]
     pub fn least_gap(&self, suffix: &str) -> Option<f64> {
         let data = self.data();
@@ -207,7 +207,7 @@ impl ModelServer {
     }
 
     pub(crate) fn data(&self) -> MutexGuard<'_, Data> {
-        // Nothing that can panic runs under this lock.
+        // No code that can panic runs while this mutex is locked.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

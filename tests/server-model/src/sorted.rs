@@ -1,10 +1,10 @@
-//! [`SortedSet`]: members by their scores, and the commands on them.
+//! [`SortedSet`]: members sorted by score, and their commands.
 
 use crate::Reply;
 use crate::data::{Data, Outcome, integer, syntax_error};
 use crate::keyspace::Value;
 
-/// Each member once, in the order of the scores, and of the members where scores are equal.
+/// The members, sorted by score, then by name.
 #[derive(Default)]
 pub(crate) struct SortedSet(Vec<(f64, Vec<u8>)>);
 
@@ -17,7 +17,7 @@ impl SortedSet {
         self.0.iter().map(|(score, _)| *score).collect()
     }
 
-    /// How far the scores are apart of two members that follow each other: the least distance.
+    /// The least distance between the scores of two neighbours.
     pub(crate) fn least_gap(&self) -> Option<f64> {
         self.0.iter().zip(self.0.iter().skip(1)).map(|(one, next)| next.0 - one.0).min_by(f64::total_cmp)
     }
@@ -70,7 +70,7 @@ impl Bound {
     }
 }
 
-/// As the server writes it.
+/// A score in the server's format.
 fn shown(score: f64) -> Reply {
     Reply::bulk(score.to_string())
 }
@@ -84,7 +84,7 @@ impl Data {
         }
     }
 
-    /// Changes a sorted set, and removes it when nothing is left in it.
+    /// Changes a sorted set, and removes it if it is empty then.
     fn change_sorted<T: Default>(&mut self, key: &[u8], change: impl FnOnce(&mut SortedSet) -> T) -> Result<T, Reply> {
         let sorted = match self.keys.value_mut(key) {
             Some(Value::Sorted(sorted)) => sorted,
@@ -98,7 +98,7 @@ impl Data {
         Ok(changed)
     }
 
-    /// With `XX GT` or without, and one member.
+    /// Supports one member, with `XX GT` or without options.
     pub(crate) fn zadd(&mut self, key: &[u8], words: &[&[u8]]) -> Outcome {
         let (only_greater, score, member) = match words {
             [xx, gt, score, member] if xx.eq_ignore_ascii_case(b"XX") && gt.eq_ignore_ascii_case(b"GT") => {
@@ -144,7 +144,7 @@ impl Data {
         Ok(Reply::count(self.sorted(key)?.map_or(0, |sorted| sorted.0.len())))
     }
 
-    /// Takes the first member, with its score.
+    /// Removes the first member, and returns it with its score.
     pub(crate) fn zpopmin(&mut self, key: &[u8]) -> Outcome {
         let take = |sorted: &mut SortedSet| (!sorted.0.is_empty()).then(|| sorted.0.remove(0));
         let taken = self.change_sorted(key, take)?;
@@ -156,7 +156,7 @@ impl Data {
         Ok(self.sorted(key)?.and_then(|sorted| sorted.score(member)).map_or(Reply::Nil, shown))
     }
 
-    /// By places, with scores or without; or by scores, with a limit.
+    /// Supports ranges by index, with or without scores, and ranges by score with a limit.
     pub(crate) fn zrange(&self, key: &[u8], first: &[u8], last: &[u8], options: &[&[u8]]) -> Outcome {
         let options: Vec<Vec<u8>> = options.iter().map(|option| option.to_ascii_uppercase()).collect();
         let options: Vec<&[u8]> = options.iter().map(Vec::as_slice).collect();
@@ -183,7 +183,7 @@ impl Data {
     }
 }
 
-/// The items from one place to another, counted from the end when below zero.
+/// The items between two indexes; a negative index counts from the end.
 fn places<T>(items: &[T], first: i64, last: i64) -> impl Iterator<Item = &T> {
     let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let index = |at: i64| usize::try_from(if at < 0 { at + length } else { at }.clamp(0, length)).unwrap_or_default();

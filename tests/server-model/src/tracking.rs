@@ -1,4 +1,4 @@
-//! [`Tracking`]: who is told when a key changes: `CLIENT TRACKING ON OPTIN NOLOOP`.
+//! [`Tracking`]: notifies clients when a key changes: `CLIENT TRACKING ON OPTIN NOLOOP`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use crate::{Client, Reply};
 
 #[derive(Default)]
 pub(crate) struct Tracking {
-    /// Who asked to be told, and whether for its next command (`CLIENT CACHING YES`).
+    /// The clients with tracking, and whether their next command is tracked (`CLIENT CACHING YES`).
     clients: BTreeMap<Client, bool>,
     readers: BTreeMap<Vec<u8>, BTreeSet<Client>>,
-    /// Whose command is executed, and whether what it reads is tracked.
+    /// The client whose command is executed, and whether its reads are tracked.
     current: Option<(Client, bool)>,
 }
 
@@ -34,7 +34,7 @@ impl Tracking {
         self.current = Some((client, is_tracked));
     }
 
-    /// Nobody's command: what changes from here on was changed by the server itself.
+    /// Ends the command: later changes are the server's own.
     pub(crate) fn end(&mut self) {
         self.current = None;
     }
@@ -47,14 +47,14 @@ impl Tracking {
         }
     }
 
-    /// Who is told of a changed key, and what. Whoever changed it is not told, and is not tracked any more.
+    /// The messages about a changed key. The client that changed it gets none, and no longer tracks it.
     pub(crate) fn on_change(&mut self, key: &[u8]) -> Vec<(Client, Reply)> {
         let readers = self.readers.remove(key).unwrap_or_default();
         let others = readers.into_iter().filter(|reader| self.current.is_none_or(|(client, _)| client != *reader));
         others.map(|reader| (reader, invalidate(Reply::Array(vec![Reply::bulk(key)])))).collect()
     }
 
-    /// Who is told that all keys are gone.
+    /// The messages that all keys are gone.
     pub(crate) fn on_flush(&mut self) -> Vec<(Client, Reply)> {
         self.readers.clear();
         self.clients.keys().map(|client| (*client, invalidate(Reply::Nil))).collect()

@@ -1,4 +1,4 @@
-//! What scripts do that the lock's own do not, so that no comparison with a server would reach it.
+//! Features of scripts that the lock's own scripts don't use, so that the comparison with real servers does not cover them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use bytes::BytesMut;
@@ -145,7 +145,7 @@ fn a_key_is_there_until_its_last_millisecond_is_over() {
         world.server.execute(world.client, micros, &words)
     };
     assert_eq!(world.server.snapshot(NOW)[0].1.expires_micros, Some(1_700_000_000_100_000));
-    // The clock's millisecond counts, not the time that passed.
+    // The clock's current millisecond counts, not the elapsed time.
     assert_eq!(at(&mut world, NOW + 1, &["PTTL", "key"]), Reply::Integer(99));
     assert_eq!(at(&mut world, NOW + 100_000, &["PTTL", "key"]), Reply::Integer(0));
     assert_eq!(world.server.snapshot(NOW + 100_001), []);
@@ -173,7 +173,7 @@ fn a_server_moves_between_threads() {
     assert_eq!(reply, Reply::Integer(1));
 }
 
-/// Where a script's commands count from when 100 ms pass before each of them.
+/// The times that a script's commands use when 100 ms pass before each of them.
 #[test]
 fn time_passes_inside_a_script_as_it_does_on_old_servers_and_as_it_does_on_new_ones() {
     let script = "redis.call('SET', 'a', 'x', 'PX', 1000)
@@ -181,7 +181,7 @@ fn time_passes_inside_a_script_as_it_does_on_old_servers_and_as_it_does_on_new_o
         redis.call('SET', 'b', 'x', 'PXAT', '1700000001000')
         return { time[2], redis.call('PTTL', 'a'), redis.call('PTTL', 'b') }";
     for (script_time, micros, left) in [
-        // Set after 100 ms, read after 200 and 400; the other ends at a time of its own.
+        // Set after 100 ms, read after 200 and 400 ms; the other key expires at an absolute time.
         (ScriptTime::Passes, "200999", [700, 500]),
         (ScriptTime::StandsStill, "999", [1000, 1000]),
     ] {
@@ -192,11 +192,11 @@ fn time_passes_inside_a_script_as_it_does_on_old_servers_and_as_it_does_on_new_o
         assert_eq!(world.script(script), Reply::Array(vec![text(micros), a, b]), "{script_time:?}");
         assert_eq!(world.server.taken(), 500_000);
         assert_eq!(world.words(&["PTTL", "b"]), Reply::Integer(1000));
-        assert_eq!(world.server.taken(), 0, "outside of scripts no command takes time");
+        assert_eq!(world.server.taken(), 0, "a command outside of a script must take no time");
     }
 }
 
-/// A key is there for a script from its beginning to its end, however long that is.
+/// During a script a key exists from the beginning to the end, however long the script takes.
 #[test]
 fn no_key_ends_under_a_script() {
     for script_time in [ScriptTime::Passes, ScriptTime::StandsStill] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 use tests::outage::{Kind, Load, outage};
 
-/// Has many tasks try locks on keys of their own while the server is away, and tells what that costs.
+/// Many tasks try locks, each on its own key, while the server is away; prints what that costs.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// How the server is away.
@@ -14,7 +14,7 @@ struct Arguments {
     /// For how long, in seconds.
     #[arg(long, default_value_t = 40)]
     seconds: u64,
-    /// How many tasks try all the time.
+    /// How many tasks try without a pause.
     #[arg(long, default_value_t = 400)]
     tasks: u64,
     /// The timeout of each try, in milliseconds.

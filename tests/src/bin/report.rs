@@ -1,6 +1,6 @@
 //! docs/report.md and its pictures, from runs on real servers: `cargo run --release -p tests --bin report`.
 //!
-//! Exit status 1: a promise was broken. The page is written all the same, and says so.
+//! Exit status 1: a promise was broken. The page is written anyway, and says so.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -12,7 +12,7 @@ use tests::soak::round::Setting;
 use tests::soak::{Place, Plan, interrupt, ours, play};
 use tests::{child, server};
 
-/// Plays rounds of the soak at each place, and writes a page of what came of them.
+/// Plays rounds of the soak at each place, and writes a page with the results.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Rounds at each place, of about half a minute. Of four in a row one has busy processes, and on one server one has an outage.
@@ -21,8 +21,8 @@ struct Arguments {
     /// The first round's seed; each round has the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where histories are kept. A round that is there already is not played again: a run that was interrupted goes on, and a page
-    /// whose words have changed is written at once.
+    /// Where histories are kept. A round that is already there is not played again: an interrupted run continues, and after a change to
+    /// the page's text the page is written without playing.
     #[arg(long, default_value = "target/report")]
     keep: PathBuf,
     /// The folder of the page.
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             if Plan::kept(&keep.join(seed.to_string())).is_some() {
                 continue;
             }
-            let round = play(&plan, Setting { lock: "ours", test: None, is_over: &is_over, keep: Some(&keep) });
+            let round = play(&plan, Setting { keep: Some(&keep), ..Setting::new("ours", None, &is_over) });
             if is_over() {
                 return ExitCode::from(130);
             }
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if columns.iter().all(Column::is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The failover's picture, from a history that is kept as well.
+/// The failover's picture, from a history that is kept, too.
 fn draw(arguments: &Arguments, fenced: bool) {
     let name = if fenced { "failover-fenced" } else { "failover" };
     let folder = arguments.keep.join(name);
@@ -73,7 +73,7 @@ fn draw(arguments: &Arguments, fenced: bool) {
     std::fs::write(file, picture).expect("a folder for the picture");
 }
 
-/// `Redis 7.0.15 and Valkey 9.1.2`: what the programs say of themselves.
+/// The versions that the programs report, such as `Redis 7.0.15 and Valkey 9.1.2`.
 fn versions() -> String {
     let of = |kind: &server::Kind| {
         let said = Command::new(kind.program()).arg("--version").output().expect("the server's program").stdout;

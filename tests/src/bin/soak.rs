@@ -1,6 +1,6 @@
 //! The soak: `cargo run --release -p tests --bin soak -- --minutes 30 --seed 7`.
 //!
-//! Exit status 1: a promise was broken, and the shortest stretch of history that shows it was printed.
+//! Exit status 1: a promise was broken; the output has the shortest stretch of history that shows it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,39 +15,49 @@ use tests::server;
 use tests::soak::round::Setting;
 use tests::soak::{Place, Plan, Report, interrupt, ours, play};
 
-/// Uses locks from several processes while servers, connections and processes fail, and judges what was seen.
+/// Uses locks from several processes while servers, connections and processes fail, then checks the history.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Locks are shared by readers and permits, and taken together, as well.
+    /// Also shares locks among readers and permits, and locks several keys at once.
     #[arg(long)]
     modes: bool,
-    /// Where the locks are: each place has faults of its own.
+    /// Where the locks are; each place has its own faults.
     #[arg(long, value_enum, default_value_t = Place::Redis)]
     place: Place,
-    /// Whose servers.
+    /// The make of the servers.
     #[arg(long, value_enum, default_value_t = server::Kind::Redis)]
     servers: server::Kind,
-    /// For how long, in rounds of half a minute; at least one.
+    /// How long to run, in rounds of half a minute; at least one round.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// Repeats the random decisions of an earlier run; without one, the time.
+    /// Repeats the random decisions of an earlier run; the default is the time.
     #[arg(long)]
     seed: Option<u64>,
-    /// The one server also forgets: holds may overlap then, and fencing tokens must still grow.
+    /// The single server also loses its data: then holds may overlap, but fencing tokens must still grow.
     #[arg(long)]
     forgetful: bool,
-    /// A folder for the histories, which are thrown away otherwise.
+    /// Like at a provider of hosted servers: the password changes every few seconds, and in a cluster a replica confirms each grant.
+    #[arg(long)]
+    hosted: bool,
+    /// The soak program of another version; every second worker runs it.
+    #[arg(long)]
+    beside: Option<PathBuf>,
+    /// A folder for the histories; without it they are deleted.
     #[arg(long)]
     keep: Option<PathBuf>,
-    /// Judges the history of one round that an earlier run kept in this folder, and runs nothing.
+    /// A file for the history of all rounds, for other checkers: `tests/history/README.md`.
+    #[arg(long, conflicts_with_all = ["modes", "forgetful", "judge"])]
+    history: Option<PathBuf>,
+    /// Checks the history of one round that an earlier run kept in this folder, and runs nothing.
     #[arg(long)]
     judge: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// The plan of one round. The first round has the seed itself: what it prints is all that is needed to repeat a round.
+    /// The plan of one round. The first round uses the seed itself, so the printed seed is enough to repeat any round.
     fn plan(&self, seed: u64) -> Plan {
         let plan = Plan { forgetful: self.forgetful, servers: self.servers, ..Plan::at(self.place, seed) };
+        let plan = if self.hosted { plan.hosted() } else { plan };
         if self.modes { plan } else { Plan { shared: 0, together: false, ..plan } }
     }
 }
@@ -59,7 +69,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     if arguments.forgetful && arguments.place != Place::Redis {
-        eprintln!("--forgetful is for one server; where there are several they fail as they may");
+        eprintln!("--forgetful is for a single server");
         return ExitCode::from(2);
     }
     let seed = arguments.seed.unwrap_or_else(|| history::event::wall() / 1_000_000_000);
@@ -67,6 +77,9 @@ fn main() -> ExitCode {
     let forgetful = if arguments.forgetful { ", with a server that forgets" } else { "" };
     if let Some(folder) = &arguments.judge {
         return tell(&judge(folder));
+    }
+    if let Some(file) = &arguments.history {
+        std::fs::write(file, "").expect("a file for the history");
     }
     println!("seed {seed}, {time:?}, {:?}{forgetful}", arguments.place);
     let interrupted = interrupt::watch();
@@ -78,7 +91,12 @@ fn main() -> ExitCode {
     while number == 0 || start.elapsed() + longest < time {
         let begun = Instant::now();
         let plan = arguments.plan(seed.wrapping_add(number));
-        let setting = Setting { lock: "ours", test: None, is_over: &is_over, keep: arguments.keep.as_deref() };
+        let setting = Setting {
+            keep: arguments.keep.as_deref(),
+            beside: arguments.beside.as_deref(),
+            history: arguments.history.as_deref(),
+            ..Setting::new("ours", None, &is_over)
+        };
         let report = play(&plan, setting);
         if is_over() {
             return ExitCode::from(130);

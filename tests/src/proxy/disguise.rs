@@ -1,16 +1,16 @@
-//! [`Disguise`]: a server behind the proxy seems to be another kind of server.
+//! [`Disguise`]: makes a server behind the proxy look like another kind of server.
 
 use crate::resp;
 
-/// What a server of another kind says and does in place of the server behind the proxy.
+/// How the server looks to clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Disguise {
-    /// What it calls itself in its reply to `HELLO`.
+    /// The server's name in the reply to `HELLO`.
     pub name: &'static str,
-    /// The version that it gives there.
+    /// The version in that reply.
     pub version: &'static str,
-    /// What reaches the server in place of a command; `None` for the command itself. A server that lacks a command gets one that
-    /// nobody knows, and refuses it in its own words.
+    /// Replaces a command on its way to the server; `None` leaves it as it is. To simulate a missing command, replace it by one that no
+    /// server knows: the server refuses it in its own words.
     pub instead: fn(&[String]) -> Option<Vec<String>>,
 }
 
@@ -27,7 +27,7 @@ impl Disguise {
     }
 }
 
-/// A reply to `HELLO` with another text in one of its fields. `None` for any other reply.
+/// Replaces the text of one field in a reply to `HELLO`. `None` for any other reply.
 fn with_field(reply: &[u8], field: &str, value: &str) -> Option<Vec<u8>> {
     const HELLO: [&[u8]; 2] = [b"%7\r\n$6\r\nserver\r\n", b"*14\r\n$6\r\nserver\r\n"];
     if !HELLO.iter().any(|start| reply.starts_with(start)) {

@@ -1,4 +1,4 @@
-//! [`Distance`]: how far away the server seems to be, and [`Way`], one direction of a connection over that distance.
+//! [`Distance`]: simulated network latency. [`Way`]: one direction of a connection with that latency.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How far away the server seems to be.
+/// The latency to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distance {
-    /// The time of one round trip. Each direction takes half of it, and the first bytes of a connection take one round trip
-    /// more: for the handshake of TCP, which no proxy can delay.
+    /// The time of one round trip. Each direction takes half of it. The first bytes of a connection take one round trip more, in place of
+    /// the TCP handshake, which a proxy can't delay.
     pub round_trip: Duration,
-    /// For so long the first bytes of a connection wait in addition, as they do for a slow DNS or TLS.
+    /// How much longer the first bytes of a connection wait, as with slow DNS or TLS.
     pub first_bytes: Duration,
 }
 
 impl Distance {
-    /// So many milliseconds for a round trip.
+    /// A round trip of this many milliseconds.
     #[must_use]
     pub fn of_millis(round_trip: u64) -> Self {
         Self { round_trip: Duration::from_millis(round_trip), first_bytes: Duration::ZERO }
@@ -32,18 +32,18 @@ impl Distance {
 
 enum Parcel {
     Bytes(Vec<u8>),
-    /// The sender has closed its side: so does the receiver, behind all that was said.
+    /// The sender has closed its side. The receiver does the same after all data.
     End,
 }
 
-/// When a parcel arrives.
+/// A parcel and when it arrives.
 type Dated = (Instant, Parcel);
 
-/// One direction of a connection: bytes arrive in order, each so long after it was sent. It delays; it does not serialise.
+/// One direction of a connection: bytes arrive in order, each after the same delay. It adds latency and does not limit bandwidth.
 #[derive(Debug)]
 pub(super) struct Way {
     to: TcpStream,
-    /// Whether the first bytes of the connection go this way.
+    /// Whether this direction carries the first bytes of the connection.
     is_first: bool,
     state: Mutex<State>,
     is_cut: Arc<AtomicBool>,
@@ -51,7 +51,7 @@ pub(super) struct Way {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Set once there was a distance: then all goes by it.
+    /// Set once there was a delay; from then on all bytes go through it, to stay in order.
     queue: Option<Sender<Dated>>,
     has_begun: bool,
     last: Option<Instant>,
@@ -62,7 +62,7 @@ impl Way {
         Self { to, is_first, state: Mutex::default(), is_cut: Arc::default() }
     }
 
-    /// What is under way does not arrive any more.
+    /// Cuts the connection; bytes under way are lost.
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
     }
@@ -74,12 +74,12 @@ impl Way {
         }
     }
 
-    /// Closes it once all has arrived; `false` when nothing is under way, and it can be cut at once.
+    /// Closes the connection once all bytes have arrived. `false` if none are under way, so that the caller can cut it at once.
     pub(super) fn end(&self, distance: Distance) -> bool {
         matches!(self.queue(distance), Ok(Some((queue, due))) if queue.send((due, Parcel::End)).is_ok())
     }
 
-    /// Where bytes go that are not written at once, and when they arrive.
+    /// The queue for delayed bytes, and when these bytes arrive; `None` if they are written at once.
     fn queue(&self, distance: Distance) -> std::io::Result<Option<(Sender<Dated>, Instant)>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.queue.is_none() {
@@ -94,7 +94,7 @@ impl Way {
             due += distance.round_trip + distance.first_bytes;
         }
         state.has_begun = true;
-        // Nothing overtakes.
+        // Bytes stay in order.
         let due = state.last.map_or(due, |last| last.max(due));
         state.last = Some(due);
         Ok(state.queue.clone().map(|queue| (queue, due)))

@@ -1,4 +1,4 @@
-//! [`Line`]: one connection through the proxy, and the threads that carry its messages.
+//! [`Line`]: one connection through the proxy, and the threads that forward its messages.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -14,7 +14,6 @@ use super::distance::Way;
 use super::{Direction, Fault, LineNumber, Shared};
 use crate::resp;
 
-/// One connection through the proxy.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) number: LineNumber,
@@ -24,9 +23,9 @@ pub(super) struct Line {
     down: Way,
     deaf: AtomicBool,
     mute: AtomicBool,
-    /// It ends by a reset instead of an orderly end.
+    /// Whether the connection is reset instead of closed.
     reset: AtomicBool,
-    /// For each command that the server will answer: whether the answer is thrown away, or cuts the line.
+    /// For each command that the server will answer: whether to drop the reply, or to cut the line at it.
     expected: Mutex<VecDeque<Reply>>,
 }
 
@@ -53,7 +52,7 @@ impl Line {
         let _ = self.server.shutdown(how);
     }
 
-    /// The threads end, and with them the last handles: closing without lingering is a reset.
+    /// Ends the threads, which own the last handles. Closing a socket with a linger time of zero resets the connection.
     pub(super) fn reset(&self) {
         self.reset.store(true, Ordering::SeqCst);
         for side in [&self.client, &self.server] {
@@ -67,7 +66,7 @@ impl Line {
     }
 }
 
-/// Connects to the server for `client`, and carries what both say.
+/// Connects to the server for `client`, and forwards bytes in both directions.
 pub(super) fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
     let target = shared.state().target.clone();
     let server = TcpStream::connect(target)?;
@@ -110,7 +109,7 @@ pub(super) fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Resul
     Ok(())
 }
 
-/// What can't be read is carried as it comes.
+/// Forwards bytes without parsing them.
 fn carry_up(shared: &Shared, line: &Line) -> std::io::Result<()> {
     each_chunk(&line.client, |chunk| {
         let is_deaf = line.deaf.load(Ordering::SeqCst);
@@ -152,7 +151,7 @@ fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
         if line.deaf.load(Ordering::SeqCst) {
             return Ok(());
         }
-        // With RESP3 these are answered by pushes, which don't count as replies.
+        // With RESP3 the server answers these by pushes, which don't count as replies.
         if !name.ends_with("SUBSCRIBE") {
             line.expected().push_back(reply);
         }

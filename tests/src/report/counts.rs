@@ -1,4 +1,4 @@
-//! [`Counts`]: what a history holds, in numbers.
+//! [`Counts`]: the numbers of a history.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,13 @@ pub const ROWS: &[&str] = &[
 pub struct Counts(BTreeMap<&'static str, u64>);
 
 impl Counts {
-    /// How often; 0 for what was not seen.
+    /// The count of a row; 0 if it was never seen.
     #[must_use]
     pub fn of(&self, row: &str) -> u64 {
         self.0.get(row).copied().unwrap_or_default()
     }
 
-    /// One round more, with what the checks found in it.
+    /// Adds a round and the report of its checks.
     pub fn add(&mut self, history: &History, report: &Report) {
         self.count("rounds", 1);
         for attempt in &history.attempts {
@@ -85,7 +85,7 @@ impl Counts {
     }
 }
 
-/// A lock that a task has alone passes on to the next one when that one waited while it was held.
+/// An exclusive hold passes the lock on to the next one if that one waited during the hold.
 fn passed_on(held: (&Attempt, &Claim), next: (&Attempt, &Claim)) -> Option<&'static str> {
     let alone = [held.0, next.0].iter().all(|attempt| attempt.wanted.share == Share::Alone);
     let waited = next.0.invoked < held.1.end() && next.1.from > held.1.end();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_handed_on_to_who_waited_for_it() {
+    fn a_lock_is_handed_on_to_a_task_that_waited_for_it() {
         let held = |waiter: &'static str, asked| {
             let over = What::Released { attempt: 1, how: How::Done, text: String::new() };
             let first = [(1, "a", asks(1)), (2, "a", granted(1)), (5, "a", releases(1)), (6, "a", over)];

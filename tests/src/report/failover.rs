@@ -1,4 +1,4 @@
-//! [`play`]: a failover that loses a lock while its holder's write is on the way, on real servers, recorded.
+//! [`play`]: plays and records, on real servers, a failover that loses a lock while its holder's write is on the way.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use crate::server::Server;
 use crate::soak::register::Register;
 use crate::soak::{Held, Ours};
 
-/// What is locked, and written to.
+/// The key of the lock and of the resource.
 pub const KEY: &str = "stock:7";
 /// The fault during which a write is on its way.
 pub const ON_ITS_WAY: &str = "OnItsWay";
 /// The fault by which the lock is lost.
 pub const KILLED: &str = "KillMaster";
-/// More than a failover takes on a busy machine.
+/// Longer than a failover takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Longer than a hold lasts that was not confirmed yet.
+/// Longer than an unconfirmed hold lasts.
 const CONFIRMED: Duration = Duration::from_secs(5);
 
-/// One of the two that want the lock.
+/// One of the two clients that want the lock.
 struct Clerk {
     lock: Ours,
     diary: Diary,
     register: Register,
-    /// Whether a fencing token goes along with each write.
+    /// Whether each write carries a fencing token.
     fenced: bool,
 }
 
-/// Plays it, and records it in the folder.
+/// Plays the failover, and records it in the folder.
 ///
-/// The first clerk reads the resource and sends a write that takes long. The master dies, and the replica that is promoted has not
-/// heard of the lock. So the second clerk gets it, reads and writes. Then the first clerk's write arrives.
+/// The first clerk reads the resource and sends a slow write. The master dies, and the promoted replica does not have the lock. So the
+/// second clerk gets it, reads and writes. Then the first clerk's write arrives.
 #[must_use]
 pub fn play(fenced: bool, folder: &Path) -> History {
-    // What an interrupted run has left.
+    // Left by an interrupted run.
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).expect("a folder for the history");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
@@ -50,7 +50,7 @@ pub fn play(fenced: bool, folder: &Path) -> History {
     History::read(folder)
 }
 
-/// What was played in this folder before, to its end.
+/// The history of a complete play in this folder.
 #[must_use]
 pub fn kept(folder: &Path) -> Option<History> {
     let history = folder.exists().then(|| History::read(folder))?;
@@ -114,7 +114,7 @@ async fn write(register: &Register, recorder: &mut Recorder, fence: u64, value: 
 
 impl Clerk {
     async fn start(name: &str, locks: &str, resource: &str, fenced: bool, folder: &Path) -> Self {
-        let place = Place { url: locks.to_owned(), label: name.to_owned() };
+        let place = Place { url: locks.to_owned(), label: name.to_owned(), password: None };
         let manager = LockManager::builder().url(&place.url).label(&place.label).connect().await;
         let lock = Ours::from(manager.expect("servers that are well"));
         let diary = Diary::new(Recorder::new(folder, name, 0));
@@ -124,14 +124,15 @@ impl Clerk {
 
     async fn acquire(&mut self) -> Kept<Held> {
         let wanted = Wanted { timeout: 60_000, expire: 30_000, renew: true, fenced: self.fenced, ..Wanted::default() };
-        self.diary.acquire(&self.lock, KEY, wanted, None).await.expect("the lock can be had")
+        self.diary.acquire(&self.lock, KEY, wanted, None).await.expect("the lock is granted")
     }
 
-    /// Reads the resource; with the token, or with 0, which never refuses anybody.
+    /// Reads the resource: with the token, or with 0, after which no write is refused.
     async fn open(&mut self, kept: &Kept<Held>) -> (u64, u64) {
         let fence = kept.hold.fence().unwrap_or_default();
         let value = self.register.open(KEY, fence).await.flatten();
-        self.diary.recorder().note(What::Opened { key: KEY.to_owned(), fence, accepted: Some(value.is_some()) });
-        (fence, value.expect("nobody has a greater token"))
+        let accepted = Some(value.is_some());
+        self.diary.recorder().note(What::Opened { key: KEY.to_owned(), fence, accepted, value });
+        (fence, value.expect("no other token is greater"))
     }
 }

@@ -1,8 +1,8 @@
-//! What the nemesis does, in words.
+//! The faults of the nemesis, in words.
 
 use crate::soak::lookout::UNPLANNED;
 
-/// Every fault by its name in histories.
+/// Every fault: its name in histories, and the words for the page.
 pub const FAULTS: &[(&str, &str)] = &[
     ("StopWorker", "a process stands still"),
     ("KillWorker", "a process is killed"),
@@ -23,7 +23,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("ResetLine", "a connection is reset"),
     ("StopServer", "the server stands still"),
     ("RestartServer", "the server restarts with its data"),
-    ("KillServer", "the server is away, and comes back with its data"),
+    ("KillServer", "the server is killed, and started again with its data"),
     ("FlushAll", "the server is emptied"),
     ("RestartEmpty", "the server restarts without its data"),
     ("FailOver", "a failover that was asked for"),

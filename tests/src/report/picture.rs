@@ -1,4 +1,4 @@
-//! [`draw`]: a failover step by step, as SVG. A step is a column; how long it took is not shown.
+//! [`draw`]: a failover step by step, as SVG. Each step is a column; the widths show no times.
 
 use std::fmt::Write as _;
 
@@ -53,10 +53,10 @@ pub fn draw(history: &History, fenced: bool, bounds: &Bounds) -> String {
 
 fn fault(history: &History, kind: &str) -> (u64, u64) {
     let found = history.faults.iter().find(|fault| fault.kind == kind);
-    found.map(|fault| fault.range).expect("it is a part of every such history")
+    found.map(|fault| fault.range).expect("every such history has this fault")
 }
 
-/// The instants that matter, in their order.
+/// The relevant instants, in order.
 struct Steps(Vec<u64>);
 
 impl Steps {
@@ -117,7 +117,7 @@ impl Card {
         self.text(from + 6, y + 16, r##"font-size="11" fill="#ffffff""##, text);
     }
 
-    /// From the ask over the grant to the end.
+    /// From the request to the grant to the end of the hold.
     fn hold(&mut self, lane: usize, steps: &Steps, attempt: &Attempt, claim: &Claim) {
         self.bar(lane, (steps.at(attempt.invoked), steps.at(claim.from)), WAITS, "");
         let text =
@@ -125,7 +125,7 @@ impl Card {
         self.bar(lane, (steps.at(claim.from), steps.at(claim.end())), HELD, &text);
     }
 
-    /// What the resource was asked.
+    /// A request to the resource.
     fn note(&mut self, steps: &Steps, t: u64, process: &str, what: &What) {
         let (text, accepted) = match what {
             What::Opened { accepted, .. } => (format!("{process} reads"), accepted),
@@ -138,12 +138,12 @@ impl Card {
         let _ = writeln!(self.0, r#"<circle cx="{x}" cy="{y}" r="5" fill="{color}"/>"#);
         let anchor = if x + 40 > WIDTH - RIGHT { "end" } else { "middle" };
         let x = if anchor == "end" { WIDTH - 12 } else { x };
-        // A read is often followed by a write at once: their words stand apart.
+        // A write often follows a read at once, so keep their labels apart.
         let y = if matches!(what, What::Opened { .. }) { y - 10 } else { y + 20 };
         self.text(x, y, &format!(r#"font-size="11" text-anchor="{anchor}" fill="{color}""#), &text);
     }
 
-    /// What the checker says of the history.
+    /// The checker's verdict on the history.
     fn close(mut self, history: &History, bounds: &Bounds) -> String {
         let overlap = !claims_never_overlap(history, bounds).is_empty();
         let lost = the_register_loses_nothing(history, bounds);

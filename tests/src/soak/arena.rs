@@ -20,33 +20,34 @@ use history::event::now;
 pub use failover::Shards;
 pub use quorum::Voters;
 
-/// Servers that locks live on.
+/// The servers of the locks.
 pub trait Arena: Debug + Send + 'static {
-    /// For a manager.
+    /// The URL for managers.
     fn url(&self) -> String;
 
-    /// Does something to one of the servers. Returns when all is settled again: whom it hit, and the instant of the end.
+    /// Plays a fault on one of the servers, and returns when all is settled again. The result is the server's name, and when the fault
+    /// was over.
     fn suffer(&mut self, strike: &Strike) -> (String, u64);
 
-    /// The URLs of the servers themselves.
+    /// The URLs of the servers, without the proxies.
     fn servers(&self) -> Vec<String>;
 
-    /// What is between workers and servers.
+    /// The proxies between workers and servers.
     fn proxies(&self) -> Vec<Arc<Proxy>> {
         Vec::new()
     }
 
-    /// The files of a server that all is in, for its own record of what it did.
+    /// The folder of the server if there is only one: its append-only file records all changes.
     fn record(&self) -> Option<&Path> {
         None
     }
 
-    /// Which servers are masters, where that can change by itself; `None` while they do not agree.
+    /// Which servers are masters, where failovers can happen; `None` while the servers disagree.
     fn masters(&self) -> Option<Vec<usize>> {
         Some(Vec::new())
     }
 
-    /// Every key with the milliseconds it has left, on those servers that decide about locks.
+    /// Every key with its remaining milliseconds, on the servers that decide about locks.
     fn keys(&self) -> BTreeMap<String, i64>;
 }
 
@@ -68,7 +69,7 @@ pub fn start(plan: &Plan) -> Box<dyn Arena> {
     arena
 }
 
-/// What a server needs so that its record can be followed and [`Kind::SleepServer`] can happen.
+/// The options that the append-only file and [`Kind::SleepServer`] need.
 fn options() -> Vec<&'static str> {
     [&aof::OPTIONS[..], &["--enable-debug-command", "yes"]].concat()
 }

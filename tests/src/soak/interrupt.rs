@@ -1,11 +1,11 @@
-//! [`watch`]: a run that is told to end takes down all that it started.
+//! [`watch`]: an interrupted run stops everything that it started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Becomes true when this process is told to end. What looks at it ends in order.
+/// Becomes true when this process gets a signal to end. Loops that check it then end in an orderly way.
 #[must_use]
 pub fn watch() -> Arc<AtomicBool> {
     let interrupted = Arc::new(AtomicBool::new(false));

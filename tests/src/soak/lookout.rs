@@ -1,20 +1,20 @@
-//! [`Lookout`]: the servers of a round, and the failovers that nobody asked for.
+//! [`Lookout`]: the servers of a round, and a record of unplanned failovers.
 //!
-//! A master on a busy machine may be taken for dead, and lose what one that is stopped loses.
+//! On a busy machine a master may be taken for dead, and then lose as much as one that was stopped.
 
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::arena::Arena;
-use super::strike::Strike;
+use super::strike::{Kind, Strike};
 use history::claims::HARNESS;
 use history::event::now;
 use history::{Recorder, What};
 
-/// What such a failover is called in a history.
+/// The name of such a failover in a history.
 pub const UNPLANNED: &str = "UnplannedFailOver";
 
-/// Servers, and who the masters were when they were last looked at.
+/// Servers, and which were the masters at the last look.
 #[derive(Debug)]
 pub struct Lookout {
     arena: Box<dyn Arena>,
@@ -35,7 +35,7 @@ impl Lookout {
         &*self.arena
     }
 
-    /// Notes whether other servers are masters than before; returns whether that is known just now.
+    /// Records it if the masters have changed. Returns whether the servers agree on the masters now.
     pub fn look(&mut self) -> bool {
         let looked = now();
         let Some(masters) = self.arena.masters() else { return false };
@@ -48,20 +48,22 @@ impl Lookout {
         true
     }
 
-    /// As [`Arena::suffer`]: what happens to the masters meanwhile was planned.
+    /// [`Arena::suffer`]: changes of masters during it are planned, but not while slots move.
     pub fn suffer(&mut self, strike: &Strike) -> (String, u64) {
         while !self.look() {
             std::thread::sleep(Duration::from_millis(10));
         }
         let suffered = self.arena.suffer(strike);
-        self.last = None;
+        if strike.kind != Kind::MoveSlots {
+            self.last = None;
+        }
         self.look();
         suffered
     }
 }
 
-/// Looks again and again while nothing happens to the servers, until `is_over`. It does not keep the servers: a round that panics
-/// ends them.
+/// Keeps looking while no fault is being played, until `is_over`. It holds only a `Weak`, so that a round that panics stops the
+/// servers.
 pub fn keep_watch(lookout: &Weak<Mutex<Lookout>>, is_over: impl Fn() -> bool) {
     while !is_over() {
         let Some(lookout) = lookout.upgrade() else { return };
@@ -77,7 +79,7 @@ pub fn keep_watch(lookout: &Weak<Mutex<Lookout>>, is_over: impl Fn() -> bool) {
     }
 }
 
-/// The servers, whatever became of whoever had them before.
+/// Locks the mutex even if it is poisoned.
 pub fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

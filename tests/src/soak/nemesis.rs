@@ -1,4 +1,4 @@
-//! [`Nemesis`]: breaks things as planned, and mends them.
+//! [`Nemesis`]: breaks things as planned, and repairs them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::proxy::{Direction, Fault, LineNumber, Met, Proxy};
 use history::event::{now, span};
 use history::{Recorder, What};
 
-/// Whoever breaks things in one round.
+/// Breaks things in one round.
 #[derive(Debug)]
 pub struct Nemesis<'a> {
     lookout: Arc<Mutex<Lookout>>,
@@ -24,14 +24,14 @@ pub struct Nemesis<'a> {
     recorder: Arc<Mutex<Recorder>>,
     pending: Vec<Pending>,
     planned: Vec<Planned>,
-    /// What happens to the servers right now.
+    /// The fault that the servers suffer now.
     suffering: Option<JoinHandle<()>>,
-    /// Commands to the server that may take as long as it is stopped.
+    /// Commands that may take as long as the server is stopped.
     talks: Vec<JoinHandle<()>>,
     counts: BTreeMap<String, u64>,
 }
 
-/// Something that is broken until `at`.
+/// A fault to repair at `at`.
 #[derive(Debug)]
 struct Pending {
     at: u64,
@@ -49,10 +49,10 @@ enum Repair {
     Nothing,
 }
 
-/// For how long a connection may be missed after a fault that it met.
+/// How long a connection may be missing after a fault hit it.
 const SETTLES: Duration = Duration::from_millis(500);
 
-/// A fault that waits for its command, and is in force for `length` from then on.
+/// A fault that waits for its command, and then lasts for `length`.
 #[derive(Debug)]
 struct Planned {
     met: Met,
@@ -61,7 +61,7 @@ struct Planned {
 }
 
 impl<'a> Nemesis<'a> {
-    /// For one round; `commands` are those whose faults count.
+    /// `commands` are the ones that faults may hit.
     pub fn new(
         lookout: &Arc<Mutex<Lookout>>,
         workers: &'a mut Workers,
@@ -87,7 +87,7 @@ impl<'a> Nemesis<'a> {
         }
     }
 
-    /// Strikes as planned unless it `is_over` before, then mends everything. Returns how often it did what.
+    /// Plays the strikes until the end or until `is_over`, then repairs everything. Returns how often it played each kind.
     pub fn run(mut self, strikes: &[Strike], is_over: &dyn Fn() -> bool) -> BTreeMap<String, u64> {
         let start = now();
         for strike in strikes {
@@ -121,7 +121,7 @@ impl<'a> Nemesis<'a> {
         }
     }
 
-    /// Mends what is due.
+    /// Makes the repairs that are due.
     fn mend(&mut self, due: u64) {
         self.note_met();
         let (mut mended, pending) = std::mem::take(&mut self.pending).into_iter().partition(|one| one.at <= due);
@@ -129,8 +129,8 @@ impl<'a> Nemesis<'a> {
         let all: &mut Vec<Pending> = &mut mended;
         all.sort_by_key(|one| one.at);
         for one in mended {
-            // Before, so that the fault was in force for as long as the history says, and where it matters (a kill in
-            // between) no shorter.
+            // Record the end before the repair: then the fault lasted at least as long as the history says, even after a kill in
+            // between.
             self.note(&one);
             match one.repair {
                 Repair::GoOn(worker) => self.workers.go_on(worker),
@@ -141,7 +141,7 @@ impl<'a> Nemesis<'a> {
         }
     }
 
-    /// Notes the planned faults that have met their command. That may be long after they were planned: nobody need send the command.
+    /// Records the planned faults that have hit their command. That may be long after they were planned, when a client sends the command.
     fn note_met(&mut self) {
         for Planned { met, length, kind } in std::mem::take(&mut self.planned) {
             match met.at() {
@@ -165,7 +165,7 @@ impl<'a> Nemesis<'a> {
         self.pending.push(Pending { at, from, kind: strike.kind, target: target.to_owned(), repair });
     }
 
-    /// Does it, unless it can't be done now.
+    /// Plays the strike; `false` if that is impossible now.
     fn strike(&mut self, strike: &Strike) -> bool {
         let worker = self.workers.choose(strike.victim);
         let name = self.workers.name(worker);
@@ -206,7 +206,7 @@ impl<'a> Nemesis<'a> {
         true
     }
 
-    /// Has something happen to the servers, in a thread of its own, unless they suffer from something else.
+    /// Plays a fault on the servers in a new thread, unless they still suffer from another one.
     fn torment(&mut self, strike: &Strike) -> bool {
         if self.suffering.as_ref().is_some_and(|suffering| !suffering.is_finished()) {
             return false;
@@ -223,13 +223,13 @@ impl<'a> Nemesis<'a> {
         true
     }
 
-    /// Hits the next command that counts, on whatever connection it comes.
+    /// Plans a fault for the next of the `commands`, on any connection.
     fn plan(&mut self, strike: &Strike, fault: Fault) {
         let met = self.proxies[self.proxy(strike)].plan(self.commands[strike.victim % self.commands.len()], fault);
         self.planned.push(Planned { met, length: strike.length, kind: strike.kind });
     }
 
-    /// Another choice than that of the command.
+    /// The proxy; chosen independently of the command.
     fn proxy(&self, strike: &Strike) -> usize {
         (strike.victim / 64) % self.proxies.len()
     }
@@ -247,13 +247,13 @@ impl<'a> Nemesis<'a> {
         true
     }
 
-    /// Has a server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer.
+    /// Sends a command to a server in a new thread, because the server may be stopped. The effect lasts until `after` the reply.
     fn tell(&mut self, strike: &Strike, command: &str, after: u64) {
         let (kind, url) = (strike.kind, self.servers[strike.victim % self.servers.len()].clone());
         let (recorder, from, command) = (Arc::clone(&self.recorder), now(), command.to_owned());
         self.talks.retain(|talk| !talk.is_finished());
         self.talks.push(std::thread::spawn(move || {
-            // A server that is killed meanwhile does not do it: no harm.
+            // A server that is killed meanwhile does not execute it, which does no harm.
             let _ = answered(url, &command);
             let what = What::Fault { kind: format!("{kind:?}"), target: "server".to_owned(), from };
             note(&recorder, now() + after, what);
@@ -261,8 +261,8 @@ impl<'a> Nemesis<'a> {
     }
 }
 
-/// Has a server carry out a command. It waits for the answer without a limit: a server that is stopped, or that lets its clients wait,
-/// carries out the command later. A killed server ends the connection.
+/// Sends a command and waits for the reply without a limit: a server that is stopped, or that pauses its clients, executes the command
+/// later. If the server is killed, the connection ends.
 fn answered(url: String, command: &str) -> redis::RedisResult<redis::Value> {
     let mut connection = redis::Client::open(url)?.get_connection()?;
     let mut words = command.split(' ');
@@ -278,10 +278,10 @@ mod tests {
     use super::*;
     use crate::server::Server;
 
-    /// A client with a read timeout of some seconds gives up before.
+    /// Longer than the read timeout of a usual client.
     const STOPPED: Duration = Duration::from_secs(6);
 
-    /// Else the history says that a stall is over which is still to come.
+    /// Otherwise the history would have the stall end before it begins.
     #[test]
     fn a_command_to_a_stopped_server_is_over_when_the_server_has_carried_it_out() {
         let server = Server::start();

@@ -1,9 +1,10 @@
-//! [`Ours`]: the lock of this project as the checker sees any lock.
+//! [`Ours`]: this project's lock as a [`Lock`] of the checker.
 
 use std::time::Duration;
 
-use lock_runtime::{LockError, LockGuard, LockManager, LockRequest};
+use lock_runtime::{Builder, LockError, LockGuard, LockManager, LockRequest};
 
+use super::passwords::PasswordFile;
 use super::plan::{MAX_LEASE, Plan};
 use super::report::Report;
 use super::round::{Setting, round};
@@ -11,7 +12,7 @@ use super::strike;
 use super::worker::{Role, serve};
 use history::{Bounds, Failure, Hold, Lock, Place, Share, Wanted};
 
-/// One round with this lock, wherever the plan has it.
+/// One round with this lock, at the plan's place.
 #[must_use]
 pub fn play(plan: &Plan, setting: Setting<'_>) -> Report {
     match plan.place {
@@ -20,7 +21,7 @@ pub fn play(plan: &Plan, setting: Setting<'_>) -> Report {
     }
 }
 
-/// What is right under this plan.
+/// The bounds to check under this plan.
 #[must_use]
 pub fn bounds(plan: &Plan) -> Bounds {
     match plan.place {
@@ -29,7 +30,7 @@ pub fn bounds(plan: &Plan) -> Bounds {
     }
 }
 
-/// Works as the parent process says.
+/// Runs a worker with the parent process's role.
 pub fn work(role: &str) {
     let role = Role::read(role);
     match role.plan.place {
@@ -38,14 +39,16 @@ pub fn work(role: &str) {
     }
 }
 
-/// For how long half of the locks are kept for the next hold.
+/// How long half of the locks linger.
 pub(super) const LINGER: Duration = Duration::from_millis(500);
+
+const CONFIRMED_WITHIN: Duration = Duration::from_millis(200);
 
 /// A manager.
 #[derive(Debug)]
 pub struct Ours {
     manager: LockManager,
-    /// Half of the locks linger.
+    /// Whether half of the locks linger.
     lingers: bool,
 }
 
@@ -62,8 +65,7 @@ impl Lock for Ours {
     const QUEUES: bool = true;
 
     async fn connect(place: &Place) -> Result<Self, Failure> {
-        let builder = LockManager::builder().url(&place.url).label(&place.label);
-        builder.connect().await.map(|manager| Self { manager, lingers: true }).map_err(failure)
+        builder(place).connect().await.map(|manager| Self { manager, lingers: true }).map_err(failure)
     }
 
     async fn acquire(&self, key: &str, wanted: &Wanted) -> Result<Held, Failure> {
@@ -91,11 +93,19 @@ impl Lock for Ours {
     }
 }
 
+/// The builder for this place. In a cluster whose passwords change, a replica confirms each grant.
+fn builder(place: &Place) -> Builder {
+    let builder = LockManager::builder().url(&place.url).label(&place.label);
+    let Some(file) = &place.password else { return builder };
+    let builder = builder.credentials_provider(PasswordFile(file.clone()));
+    if place.url.starts_with("redis-cluster") { builder.min_replicas(1, CONFIRMED_WITHIN) } else { builder }
+}
+
 fn parts(key: &str) -> (&str, &str) {
     key.split_once(':').expect("a prefix and a key")
 }
 
-/// The same on a quorum, with a `max_lease` that suits a round.
+/// [`Ours`] on a quorum, with a `max_lease` that suits a round.
 #[derive(Debug)]
 pub struct OnQuorum(Ours);
 
@@ -106,8 +116,7 @@ impl Lock for OnQuorum {
 
     async fn connect(place: &Place) -> Result<Self, Failure> {
         let longest = Duration::from_millis(MAX_LEASE);
-        let builder = LockManager::builder().url(&place.url).label(&place.label);
-        let manager = builder.default_expire(longest).max_lease(longest).connect().await;
+        let manager = builder(place).default_expire(longest).max_lease(longest).connect().await;
         manager.map(|manager| Self(manager.into())).map_err(failure)
     }
 
@@ -128,7 +137,7 @@ impl Lock for OnQuorum {
 #[derive(Debug)]
 pub struct Held {
     guard: LockGuard,
-    /// Of several locks, as they were asked for.
+    /// The keys of several locks, in the order of the request.
     keys: Vec<String>,
 }
 
@@ -163,7 +172,7 @@ impl Hold for Held {
     }
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` passes it by value")]
 fn failure(error: LockError) -> Failure {
     let text = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! [`Plan`]: everything about a round that its seed decides.
+//! [`Plan`]: everything that the seed of a round decides.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,61 +11,68 @@ use super::strike::{Kind, Place, Strike};
 use crate::server;
 use history::{Bounds, Lock, Share, Wanted};
 
-/// What is tried in one round.
+/// The settings of one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the round")]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent settings")]
 pub struct Plan {
     /// Decides every random choice.
     pub seed: u64,
     /// Where the locks are.
     pub place: Place,
-    /// Whose servers.
+    /// The make of the servers.
     pub servers: server::Kind,
-    /// How many processes.
+    /// The number of processes.
     pub workers: u32,
-    /// How many tasks in each.
+    /// The number of tasks in each process.
     pub tasks: u32,
-    /// Locks that everybody wants.
+    /// The number of contended locks.
     pub hot: u32,
-    /// Locks that few want.
+    /// The number of locks with little contention.
     pub cold: u32,
-    /// Locks that readers share, and as many with permits.
+    /// The number of locks that readers share, and of locks with permits.
     pub shared: u32,
-    /// Some tasks ask for several locks together.
+    /// Whether some tasks acquire several locks together.
     pub together: bool,
     /// Leases to choose from, in milliseconds.
     pub leases: Vec<u64>,
     /// Timeouts to choose from, in milliseconds.
     pub timeouts: Vec<u64>,
-    /// How long nothing is wrong at first.
+    /// How long the calm phase at the start lasts.
     pub calm: Duration,
-    /// How long faults come.
+    /// How long the phase with faults lasts.
     pub faults: Duration,
     /// The time from one fault to the next, in milliseconds: at least the first, less than the second.
     pub pause: (u64, u64),
-    /// How often single commands and replies are late, relative to all other faults: the usual is 1.
+    /// How often single commands and replies are late, relative to other faults; usually 1.
     pub delays: u32,
-    /// Every so often there is time to come to rest, for what must be true without faults as well.
+    /// Now and then faults pause, for the checks that only apply without faults.
     pub rests: bool,
-    /// For how long a worker waits for each lock in the end.
+    /// How long a worker waits for each lock at the end.
     pub patience: Duration,
-    /// The server may be made to forget.
+    /// Whether faults may delete the server's data.
     pub forgetful: bool,
-    /// Before all other faults the server is away for so long, while more tasks of each worker try locks all the time.
+    /// Before all other faults the server is away for this long, while extra tasks of each worker keep trying locks.
     pub outage: Option<Duration>,
-    /// How far away the servers are, where there is a proxy before them.
+    /// The latency to the servers, where there is a proxy in front of them.
     pub round_trip: Duration,
-    /// The threads of the workers' runtimes do other work now and then, so that tasks are polled late.
+    /// Whether the threads of the workers' runtimes are blocked now and then, so that tasks are polled late.
     pub is_busy: bool,
+    /// Like at a provider of hosted servers: the workers' password changes every few seconds, and in a cluster a replica confirms
+    /// each grant.
+    #[serde(default)]
+    pub hosted: bool,
 }
 
-/// How many more tasks of each worker try locks while the server is away.
+/// The number of extra tasks in each worker that keep trying locks while the server is away.
 pub(super) const FLOOD: u32 = 8;
 
-/// On a quorum no lease is longer, in milliseconds, so that a server that restarted soon votes again.
+/// The longest lease on a quorum, in milliseconds; short, so that a restarted server soon votes again.
 pub const MAX_LEASE: u64 = 1000;
 
-/// Where a plan is kept. It is written last: a folder that has it has all of its round.
+/// A lease in milliseconds of which much is left when a replica has confirmed the grant.
+const CONFIRMED_IN_TIME: u64 = 600;
+
+/// The plan's file. It is written last, so a folder that has it has the whole round.
 const FILE: &str = "plan.json";
 
 fn millis(span: Duration) -> u64 {
@@ -98,14 +105,15 @@ impl Plan {
             outage: None,
             round_trip: Duration::ZERO,
             is_busy: false,
+            hosted: false,
         }
     }
 
-    /// A round at some place; where there are several servers it is longer, since a failover takes seconds. One round in four
-    /// is over a distance, and one has busy runtimes.
+    /// A round at this place. It is longer where there are several servers, because a failover takes seconds. One round in four has
+    /// network latency, and one has busy runtimes.
     #[must_use]
     pub fn at(place: Place, seed: u64) -> Self {
-        // A quorum refuses to share.
+        // A quorum has no shared locks.
         let shared = if place == Place::Quorum { 0 } else { 2 };
         let plan = Self { place, shared, together: true, ..Self::new(seed) };
         let mut random = plan.random("distance");
@@ -113,7 +121,7 @@ impl Plan {
         let round_trip = if is_far { Duration::from_millis(random.u64(30..=200)) } else { Duration::ZERO };
         // One round in four has busy runtimes.
         let plan = Self { round_trip, is_busy: seed % 4 == 1, ..plan };
-        // A lease that is over before its grant is read can't be had: it takes room for a grant, a renewal and one that fails.
+        // A lease must outlast its grant's reply: leave time for a grant, a renewal, and a renewal that fails.
         let shortest = if plan.is_busy { 3000 } else { 50 + 4 * millis(round_trip) };
         let leases = plan.leases.iter().map(|lease| *lease.max(&shortest)).collect();
         let plan = Self { leases, ..plan };
@@ -134,7 +142,14 @@ impl Plan {
         }
     }
 
-    /// A round of a few seconds with short leases, for locks whose faults show soon.
+    /// The same round at a provider of hosted servers. It has no leases that could expire before a replica confirms the grant.
+    #[must_use]
+    pub fn hosted(self) -> Self {
+        let leases = self.leases.iter().map(|lease| *lease.max(&CONFIRMED_IN_TIME)).collect();
+        Self { leases, hosted: true, ..self }
+    }
+
+    /// A round of a few seconds with short leases, for locks whose bugs show soon.
     #[must_use]
     pub fn short(seed: u64) -> Self {
         Self {
@@ -153,32 +168,32 @@ impl Plan {
         }
     }
 
-    /// Writes it down beside the history of its round.
+    /// Writes the plan to the folder of its round's history.
     pub(super) fn keep(&self, folder: &Path) {
         let text = serde_json::to_string(self).expect("a plan is plain data");
         std::fs::write(folder.join(FILE), text).expect("room for the plan");
     }
 
-    /// The plan of a round that was kept in this folder, if there is one.
+    /// The plan of the round that is kept in this folder, if there is one.
     #[must_use]
     pub fn kept(folder: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(folder.join(FILE)).ok()?;
         Some(serde_json::from_str(&text).expect("a plan that was kept"))
     }
 
-    /// The longest lease.
+    /// The longest of the leases.
     #[must_use]
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.leases.iter().copied().max().unwrap_or_default())
     }
 
-    /// How long all goes on after the last fault: what a crash may cost, and a little work.
+    /// How long the round continues after the last fault: what a crash may cost, and a little work.
     #[must_use]
     pub fn healing(&self) -> Duration {
         self.lease() * 3 / 2 + Duration::from_secs(1)
     }
 
-    /// What is right under this plan, for locks of the kind `L`.
+    /// The bounds to check under this plan, for locks of type `L`.
     #[must_use]
     pub fn bounds<L: Lock>(&self) -> Bounds {
         Bounds {
@@ -194,10 +209,10 @@ impl Plan {
         }
     }
 
-    /// Random choices of one part of the round, the same whenever it is repeated.
+    /// The random numbers of one part of the round, the same for the same seed.
     #[must_use]
     pub fn random(&self, part: &str) -> Rng {
-        // FNV: spreads the parts, and stays the same from release to release, unlike the standard hasher.
+        // FNV: unlike the standard hasher, it stays the same from release to release.
         let spread = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Rng::with_seed(part.bytes().fold(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xcbf2_9ce4_8422_2325, spread))
     }
@@ -210,7 +225,7 @@ impl Plan {
         named("hot", self.hot).chain(named("cold", self.cold)).chain(shared).collect()
     }
 
-    /// What one task asks for next.
+    /// What a task asks for next.
     pub fn wish(&self, random: &mut Rng) -> Wish {
         let is_hot = random.u32(..10) < 7;
         let (name, count) = if is_hot { ("hot", self.hot) } else { ("cold", self.cold) };
@@ -232,7 +247,7 @@ impl Plan {
             }
             _ => {}
         }
-        // Long leases are rare: a killed holder keeps everybody out for as long.
+        // Long leases are rare, because a killed holder keeps everybody out for the rest of its lease.
         let longest = if random.u32(..8) == 0 { self.leases.len() } else { self.leases.len().min(4) };
         let wanted = Wanted {
             timeout: self.timeouts[random.usize(..self.timeouts.len())],
@@ -245,12 +260,12 @@ impl Plan {
         Wish { keys, wanted, is_hot }
     }
 
-    /// How a task shares a lock of this name: most have it beside others, and some alone.
+    /// How a task shares the lock of this name: most share it, some have it alone.
     pub fn share(&self, name: &str, number: u32, random: &mut Rng) -> Share {
         match name {
             _ if random.u32(..6) == 0 => Share::Alone,
             "read" => Share::Read,
-            // Those that ask for the last of them name different numbers.
+            // Tasks that ask for the last of these locks disagree on the number of permits.
             _ if number + 1 == self.shared => Share::Permit(random.u32(2..5)),
             _ => Share::Permit(2),
         }
@@ -269,7 +284,7 @@ impl Plan {
         if let Some(length) = self.outage {
             let kind = if random.bool() { Kind::StopServer } else { Kind::KillServer };
             strikes.push(Strike { at, kind, victim: 0, length });
-            // Then there is a moment for everybody to find the server again.
+            // Then leave a moment for everybody to find the server again.
             at = length + Duration::from_secs(3);
             settled = at;
         }
@@ -289,7 +304,7 @@ impl Plan {
             };
             let length = Duration::from_millis(lease * part / 100);
             let strike = Strike { at, kind, victim: random.usize(..), length };
-            // The servers suffer one fault at a time, and no longer than there are faults.
+            // The servers suffer one fault at a time, and only during the phase with faults.
             if kind.lasts().is_zero() || (at >= settled && at + kind.lasts() <= self.faults) {
                 settled = settled.max(at + kind.lasts());
                 strikes.push(strike);
@@ -306,9 +321,9 @@ impl Plan {
 pub struct Wish {
     /// One lock, or several together.
     pub keys: Vec<String>,
-    /// How.
+    /// How to acquire and hold it.
     pub wanted: Wanted,
-    /// Whether everybody else wants it as well.
+    /// Whether the lock is contended.
     pub is_hot: bool,
 }
 
@@ -329,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_in_four_has_an_outage_of_a_minute_before_all_else() {
+    fn one_round_in_four_starts_with_an_outage_of_a_minute() {
         for seed in 0..8 {
             let plan = Plan::at(Place::Redis, seed);
             let first = plan.strikes().swap_remove(0);

@@ -17,7 +17,7 @@ if tonumber(ARGV[1]) < last then return -1 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
 return 0";
 
-/// A counter per lock. Who opens it shuts out every smaller token: what he read stays true until he writes.
+/// A counter per lock. Opening it shuts out every smaller token, so what the holder read stays true until it writes.
 #[derive(Clone, Debug)]
 pub struct Register {
     connection: MultiplexedConnection,
@@ -30,15 +30,15 @@ impl Register {
         Self::patient(url, Duration::from_secs(2)).await
     }
 
-    /// One that waits so long for an answer.
+    /// A register whose requests time out after `patience`.
     pub async fn patient(url: &str, patience: Duration) -> Self {
         let client = redis::Client::open(url).expect("a readable URL");
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        Self { connection: connection.expect("the register's server is well"), patience }
+        Self { connection: connection.expect("the register's server answers"), patience }
     }
 
-    /// The counter's value, `Some(None)` for a token that is too small; `None` without an answer.
+    /// Opens the counter and returns its value; `Some(None)` for a token that is too small, `None` without an answer.
     pub async fn open(&self, key: &str, fence: u64) -> Option<Option<u64>> {
         let answer = self.run(redis::cmd("EVAL").arg(OPEN).arg(1).arg(key).arg(fence)).await?;
         Some(u64::try_from(answer).ok())
@@ -50,7 +50,7 @@ impl Register {
         Some(answer == 0)
     }
 
-    /// What the counter holds.
+    /// The counter's value.
     pub async fn value(&self, key: &str) -> Option<u64> {
         let mut connection = self.connection.clone();
         redis::cmd("HGET").arg(key).arg("value").query_async::<Option<u64>>(&mut connection).await.ok()?

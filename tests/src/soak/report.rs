@@ -1,4 +1,4 @@
-//! [`Report`]: what a round came to, in words.
+//! [`Report`]: the result of a round, in words.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,17 +15,17 @@ use history::{Bounds, History, Violation, What};
 /// What happened in one round, or in several.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Calls by their outcome.
+    /// Calls by outcome.
     pub operations: BTreeMap<String, u64>,
-    /// Faults by their kind.
+    /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
-    /// How often two held one lock when a server may have forgotten it.
+    /// How often two holds overlapped when a server may have lost the lock.
     pub allowed: usize,
     /// What each check found.
     pub violations: Vec<Violation>,
     /// For each check that found something: the seed, and the shortest stretch that shows it.
     pub drawn: Vec<String>,
-    /// The longest that anybody waited for a lock that he got.
+    /// The longest wait for a lock that was granted.
     pub longest_wait: Duration,
     /// Things that were not released.
     pub leaks: u64,

@@ -1,4 +1,4 @@
-//! [`Strike`]: a fault to come, and which faults there are at each place.
+//! [`Strike`]: a planned fault. [`Place`]: where the locks are, and which faults can happen there.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 /// Where the locks of a round are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Place {
-    /// On one server.
+    /// One server.
     Redis,
-    /// On a master with a replica, under three sentinels.
+    /// A master with a replica, under three sentinels.
     Sentinel,
-    /// On three masters with a replica each.
+    /// A cluster of three masters with a replica each.
     Cluster,
-    /// On a majority of three servers.
+    /// A majority of three servers.
     Quorum,
 }
 
-/// A fault to come.
+/// A planned fault.
 #[derive(Clone, Debug)]
 pub struct Strike {
-    /// When, counted from the first one.
+    /// When, counted from the start of the faults.
     pub at: Duration,
-    /// What.
+    /// Which fault.
     pub kind: Kind,
     /// A random number that chooses the victim.
     pub victim: usize,
-    /// For how long.
+    /// How long it lasts.
     pub length: Duration,
 }
 
 /// What a nemesis can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `nemesis.rs` and `arena.rs` what is done")]
+#[allow(missing_docs, reason = "the names say it; `nemesis.rs` and `arena.rs` play the faults")]
 pub enum Kind {
     StopWorker,
     KillWorker,
@@ -53,11 +53,11 @@ pub enum Kind {
     MuteLine,
     BlackHole,
     ResetLine,
-    // Of one server that is all there is.
+    // Of the single server.
     StopServer,
     RestartServer,
     RestartEmpty,
-    /// Killed, and started again after a while.
+    /// The server is killed, and started again after a while.
     KillServer,
     // Of a master with a replica.
     FailOver,
@@ -93,9 +93,9 @@ const REDIS: &[(Kind, u32)] = &[
     (Kind::BlackHole, 3),
     (Kind::ResetLine, 3),
 ];
-/// What comes on top when the server may be made to forget.
+/// Extra faults when the server may lose its data.
 const FORGETFUL: &[(Kind, u32)] = &[(Kind::FlushAll, 10), (Kind::RestartEmpty, 5)];
-// Sentinels and nodes name each other's addresses to clients: there is no proxy between, and no fault of the wire.
+// Sentinels and nodes give clients each other's addresses, so there is no proxy in between, and no fault of the wire.
 const SENTINEL: &[(Kind, u32)] = &[
     (Kind::StopWorker, 10),
     (Kind::KillWorker, 5),
@@ -144,12 +144,12 @@ const QUORUM: &[(Kind, u32)] = &[
 ];
 
 impl Place {
-    /// Whether something is between workers and servers that can delay what passes.
+    /// Whether there are proxies between workers and servers.
     pub(super) fn has_proxies(self) -> bool {
         matches!(self, Self::Redis | Self::Quorum)
     }
 
-    /// Every fault there, with how often it comes, relative to the others.
+    /// Every fault at this place, with its relative frequency.
     pub(crate) fn kinds(self, forgetful: bool) -> impl Iterator<Item = (Kind, u32)> {
         let kinds = match self {
             Self::Redis => REDIS,
@@ -163,7 +163,7 @@ impl Place {
 }
 
 impl Kind {
-    /// Whether it happens to servers as such, one at a time.
+    /// Whether it happens to a server, and so only one at a time.
     #[must_use]
     pub fn is_of_servers(self) -> bool {
         matches!(
@@ -184,7 +184,7 @@ impl Kind {
         )
     }
 
-    /// How long it takes until all is settled again, where there are several servers.
+    /// How long it takes until all is settled again, at places with several servers.
     pub(super) fn lasts(self) -> Duration {
         Duration::from_millis(match self {
             Self::StopOne | Self::CutOffOne => 3000,

@@ -1,4 +1,4 @@
-//! [`Verdict`]: what the checks found in a round, less what a failover may cost.
+//! [`Verdict`]: what the checks found in a round, without what a failover may cost.
 
 use std::collections::HashMap;
 
@@ -9,29 +9,31 @@ use history::checks::{claims_never_overlap, errors_are_true, fences_increase, ju
 use history::event::span;
 use history::{Bounds, History, Violation};
 
-/// How soon after a fault all have noticed what it has cost.
+/// After this time every holder has noticed what a fault cost.
 const NOTICED: std::time::Duration = std::time::Duration::from_secs(3);
 
 const OVERLAPS: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const ERRORS: &str = "C8 errors are true";
+/// The fault in which slots move to other masters.
+const MOVES: &str = "MoveSlots";
 
-/// What was found.
+/// The result of the checks.
 #[derive(Debug)]
 pub struct Verdict {
     /// Broken promises.
     pub violations: Vec<Violation>,
-    /// How often two held one lock when a server may have forgotten it.
+    /// How often two holds overlapped when a server may have lost the lock.
     pub allowed: usize,
 }
 
 impl Verdict {
     /// Judges a round.
     ///
-    /// A master that fails may take locks with it that its replica did not have, so that a hold ends early or overlaps
-    /// with the next one; fencing tokens grow all the same. On a quorum, the loss of one server's data may end a hold
-    /// that began without another one, and nothing more. What is given to the next master without a fault, or moved
-    /// with its slot, is not lost.
+    /// A master that fails may lose locks that its replica did not have. Then a hold ends early or overlaps with the next
+    /// one; fencing tokens grow anyway. On a quorum, the loss of one server's data may end a hold that was granted while
+    /// another server was missing, and nothing more. A planned switch to another master, or a slot that moves, loses nothing.
+    /// Where a replica confirms each grant, only a failover while slots move may lose one.
     #[must_use]
     pub fn of(plan: &Plan, history: &History, bounds: &Bounds) -> Self {
         let strict = Bounds { forgetful: false, ..*bounds };
@@ -40,19 +42,23 @@ impl Verdict {
             let allowed = claims_never_overlap(history, &strict).len();
             return Self { violations: judge(history, bounds), allowed };
         }
-        let excuses = excuses(plan.place, history);
+        let excuses = if plan.hosted && plan.place == Place::Cluster {
+            failovers_in_moves(history)
+        } else {
+            excuses(plan.place, history)
+        };
         let excused = |violation: &Violation| {
             let (from, to) = violation.range;
             excuses.iter().any(|excuse| excuse.0 < to && from < excuse.1)
         };
-        // Of errors only a loss before the deadline has an excuse: what a forgetful server does not explain, stays.
+        // The only excusable error is a loss before the deadline. What a forgetful server does not explain remains a violation.
         let inexcusable: Vec<_> = errors_are_true(history, &lenient).into_iter().map(|error| error.text).collect();
         let (mut violations, mut allowed) = (Vec::new(), 0);
         for violation in judge(history, &strict) {
             let is_allowed = match violation.check {
                 OVERLAPS if plan.place != Place::Quorum => excused(&violation),
                 ERRORS => excused(&violation) && !inexcusable.contains(&violation.text),
-                // Below, with those left out that can't be compared.
+                // Checked below, without the tokens that can't be compared.
                 FENCES => true,
                 _ => false,
             };
@@ -66,7 +72,7 @@ impl Verdict {
     }
 }
 
-/// When a lock may have been forgotten, and its holder may not know.
+/// The periods in which a server may have lost a lock without its holder's knowledge.
 fn excuses(place: Place, history: &History) -> Vec<(u64, u64)> {
     let forget: &[&str] = match place {
         Place::Redis => &[],
@@ -78,13 +84,21 @@ fn excuses(place: Place, history: &History) -> Vec<(u64, u64)> {
     faults.map(|fault| (fault.range.0, fault.range.1 + span(NOTICED))).collect()
 }
 
-/// Fencing tokens come with a lease, and a process that does not know yet that its lease was forgotten hands it on with
-/// tokens of before: those are compared with none but for being different.
+/// The periods in which a cluster may have lost a lock that a replica had confirmed.
+fn failovers_in_moves(history: &History) -> Vec<(u64, u64)> {
+    let of_kind =
+        |kind: &'static str| history.faults.iter().filter(move |fault| fault.kind == kind).map(|fault| fault.range);
+    let in_a_move = |failover: &(u64, u64)| of_kind(MOVES).any(|moved| moved.0 < failover.1 && failover.0 < moved.1);
+    of_kind(UNPLANNED).filter(in_a_move).map(|failover| (failover.0, failover.1 + span(NOTICED))).collect()
+}
+
+/// Fencing tokens are reserved with a lease. A process that does not know yet that its lease was lost hands it on with tokens
+/// reserved earlier. Those tokens need only be different from all others.
 #[must_use]
 pub fn fences_grow(place: Place, history: &History, bounds: &Bounds) -> Vec<Violation> {
     let excuses = excuses(place, history);
     let mut of_leases = history.clone();
-    // When the lease of the last hold of each process and lock began, and when that hold is over.
+    // For each process and lock: when the lease of its last hold began, and when that hold ended.
     let mut last: HashMap<(String, String), (u64, u64)> = HashMap::new();
     let mut granted: Vec<_> = of_leases.attempts.iter_mut().filter(|attempt| attempt.claim.is_some()).collect();
     granted.sort_by_key(|attempt| attempt.claim.as_ref().map(|claim| claim.from));

@@ -1,4 +1,4 @@
-//! [`serve`]: a worker, which is a process of its own.
+//! [`serve`]: a worker process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,50 +17,52 @@ use history::diary::STALL;
 use history::event::{now, span};
 use history::{Diary, Lock, Place, Recorder, What};
 
-/// What a worker is told by the process that starts it.
+/// What the parent process passes to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Role {
-    /// The lock to try, for binaries that know several.
+    /// The lock to use, for binaries that know several.
     pub lock: String,
-    /// The round.
+    /// The round's settings.
     pub plan: Plan,
-    /// Its name, with its generation.
+    /// The worker's name and generation.
     pub name: String,
-    /// The server of the locks.
+    /// The URL of the locks' servers.
     pub url: String,
-    /// The server of the register.
+    /// See [`Place::password`].
+    pub password: Option<PathBuf>,
+    /// The URL of the register's server.
     pub register: String,
-    /// The history's folder.
+    /// The folder of the history.
     pub folder: PathBuf,
     /// When faults begin.
     pub faults: u64,
-    /// When to end its work.
+    /// When the worker ends its work.
     pub end: u64,
 }
 
 impl Role {
-    /// Reads what the parent gave.
+    /// Parses the role from the parent.
     ///
     /// # Panics
     ///
-    /// When it is none.
+    /// If `text` is no role.
     #[must_use]
     pub fn read(text: &str) -> Self {
         serde_json::from_str(text).expect("a role")
     }
 }
 
-/// Works with locks of the kind `L` as told.
+/// Runs a worker with locks of type `L`.
 pub fn serve<L: Lock>(role: &Role) {
-    // Whatever happens to the parent, nothing is left running.
-    set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal to be had");
-    // A process that could not run, by a signal or because the machine has too much to do, is not to blame.
+    // The worker dies with its parent.
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("the kernel sends the signal");
+    // Record when the process could not run, because of a signal or a busy machine: the lock is not to blame for that.
     let mut stalls = Recorder::new(&role.folder, &role.name, 1001);
     std::thread::spawn(move || watch(&mut stalls, |_| false));
-    // Users have runtimes of both kinds.
+    // Play both flavors of runtime.
     let several = role.plan.random(&role.name).bool();
     let mut builder = if several { Builder::new_multi_thread() } else { Builder::new_current_thread() };
-    // Idle threads are no leak; they end before they are counted.
+    // Idle threads are no leak, so let them end before the count.
     let runtime = builder.worker_threads(2).thread_keep_alive(Duration::from_millis(50)).enable_all().build();
     runtime.expect("a runtime").block_on(work::<L>(role));
 }
@@ -99,7 +101,7 @@ async fn work<L: Lock>(role: &Role) {
         }
         lock.close().await;
     }
-    // What ends in the background gets time for it.
+    // Leave time for background work to end.
     let mut after = Counts::now();
     for _ in 0..200 {
         if after.0.iter().zip(&before.0).all(|(after, before)| after.1 <= before.1) {
@@ -114,7 +116,7 @@ async fn work<L: Lock>(role: &Role) {
     recorder.note(What::Ended);
 }
 
-/// Keeps a thread of the runtime busy now and then, as a task does that computes and does not yield.
+/// Blocks a thread of the runtime now and then, like a task that computes without yielding.
 async fn work_on_something_else(role: Role) {
     let mut recorder = Recorder::new(&role.folder, &role.name, EVERY_TASK);
     let mut random = role.plan.random(&format!("{}/busy", role.name));
@@ -122,7 +124,7 @@ async fn work_on_something_else(role: Role) {
     while now() < role.end {
         let longest = if random.u32(..8) == 0 { 5000 } else { 1000 };
         let end = now() + span(Duration::from_millis(random.u64(100..longest)));
-        // Piece by piece: this process may be killed before the end.
+        // Record it piece by piece, because this process may be killed before the end.
         while let Some(left) = end.checked_sub(now()).filter(|left| *left > 0) {
             let from = now();
             std::thread::sleep(Duration::from_nanos(left).min(PIECE));
@@ -132,15 +134,15 @@ async fn work_on_something_else(role: Role) {
     }
 }
 
-/// A thread that is kept busy writes down that it was after so long.
+/// How often a blocked thread records that it is blocked.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// How long the flood goes on after an outage.
+/// How long the flood continues after an outage.
 const AFTER: Duration = Duration::from_secs(1);
 
-/// A server that is just stopped refuses for a while.
+/// Retries for a while, because the server may be stopped just now.
 async fn connect<L: Lock>(role: &Role) -> Option<L> {
-    let place = Place { url: role.url.clone(), label: role.name.clone() };
+    let place = Place { url: role.url.clone(), label: role.name.clone(), password: role.password.clone() };
     while now() < role.end {
         match L::connect(&place).await {
             Ok(lock) => return Some(lock),
@@ -150,7 +152,7 @@ async fn connect<L: Lock>(role: &Role) -> Option<L> {
     None
 }
 
-/// What has to be as it was before.
+/// The resources that must return to their earlier level.
 struct Counts([(&'static str, u64); 3]);
 
 impl Counts {
@@ -163,7 +165,7 @@ impl Counts {
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Writes down when this process could not run, until `is_over`.
+/// Records when this process could not run, until `is_over`.
 pub fn watch(recorder: &mut Recorder, is_over: impl Fn(u64) -> bool) {
     let mut last = now();
     while !is_over(last) {

@@ -1,5 +1,6 @@
-//! [`Workers`]: the worker processes of a round, none of which outlives it.
+//! [`Workers`]: the worker processes of a round; none outlives it.
 
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ pub struct Workers {
     slots: Vec<Slot>,
     role: Role,
     test: Option<&'static str>,
+    beside: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -25,30 +27,31 @@ struct Slot {
 }
 
 impl Workers {
-    /// Starts them; `test` is the test of this binary that serves as a worker, `None` when its `main` does.
+    /// Starts the workers. `test` is the test of this binary that runs a worker; `None` when `main` does. Every second worker runs the
+    /// program `beside`, if there is one.
     #[must_use]
-    pub fn start(role: Role, test: Option<&'static str>) -> Self {
+    pub fn start(role: Role, test: Option<&'static str>, beside: Option<&Path>) -> Self {
         let slots = (0..role.plan.workers).map(|_| Slot { child: None, generation: 0, stopped: false }).collect();
-        let mut workers = Self { slots, role, test };
+        let mut workers = Self { slots, role, test, beside: beside.map(Path::to_owned) };
         for number in 0..workers.slots.len() {
             workers.spawn(number);
         }
         workers
     }
 
-    /// Chooses one by a random number.
+    /// Maps a random number to a worker.
     #[must_use]
     pub fn choose(&self, victim: usize) -> usize {
         victim % self.slots.len()
     }
 
-    /// Its name and generation.
+    /// A worker's name and generation.
     #[must_use]
     pub fn name(&self, number: usize) -> String {
         format!("w{number}.{}", self.slots[number].generation)
     }
 
-    /// Whether it runs, and is not stopped.
+    /// Whether the worker runs and is not stopped.
     #[must_use]
     pub fn is_running(&self, number: usize) -> bool {
         self.slots[number].child.is_some() && !self.slots[number].stopped
@@ -57,34 +60,38 @@ impl Workers {
     fn spawn(&mut self, number: usize) {
         let role = Role { name: self.name(number), ..self.role.clone() };
         let role = serde_json::to_string(&role).expect("a role is plain data");
-        let child = child::command(self.test, &role).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        self.slots[number].child = Some(child.expect("this binary runs once more"));
+        let mut command = match self.beside.as_ref().filter(|_| number % 2 == 1) {
+            Some(program) => child::command_of(program, None, &role),
+            None => child::command(self.test, &role),
+        };
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        self.slots[number].child = Some(child.expect("can't start this binary again"));
     }
 
-    /// Stops it in its tracks.
+    /// Suspends a worker (`SIGSTOP`).
     pub fn stop(&mut self, number: usize) {
         self.signal(number, Signal::STOP);
         self.slots[number].stopped = true;
     }
 
-    /// Lets it go on.
+    /// Continues a suspended worker.
     pub fn go_on(&mut self, number: usize) {
         self.signal(number, Signal::CONT);
         self.slots[number].stopped = false;
     }
 
-    /// Ends it as a crash does.
+    /// Kills a worker, like a crash.
     pub fn kill(&mut self, number: usize) {
         self.slots[number].kill();
     }
 
-    /// Starts it again under a new name.
+    /// Starts a worker again under a new name.
     pub fn respawn(&mut self, number: usize) {
         self.slots[number].generation += 1;
         self.spawn(number);
     }
 
-    /// Waits until all have ended by themselves; those that do not are killed, and the checker will miss their end.
+    /// Waits until all workers exit. It kills those that don't, and the checker will report that their end is missing.
     pub fn wait(&mut self, bound: Duration, is_over: &dyn Fn() -> bool) {
         let end = now().saturating_add(span(bound));
         for slot in &mut self.slots {
@@ -102,7 +109,7 @@ impl Workers {
 
     fn signal(&self, number: usize, signal: Signal) {
         if let Some(child) = &self.slots[number].child {
-            // A child that has ended and was not waited for still has its id.
+            // An exited child keeps its id until it is waited for.
             let _ = kill_process(Pid::from_child(child), signal);
         }
     }

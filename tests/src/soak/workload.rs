@@ -1,4 +1,4 @@
-//! What one task does with locks, over and over.
+//! The loop of one task that uses locks.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(super) struct Task<'a, L> {
 }
 
 impl<L: Lock> Task<'_, L> {
-    /// Everybody wants one lock all the time, until the instant `end`: what must be true of the order of waiters shows
-    /// only then. Where locks are shared, some tasks want the first of those instead.
+    /// All tasks contend for one lock until `end`; only then can the checks see the order of waiters. Where locks are shared,
+    /// some tasks use the first shared lock instead.
     pub(super) async fn rush(&mut self, number: u32, end: u64) {
         let name =
             if self.plan.shared > 0 { ["hot", "hot", "hot", "read", "permit"][number as usize % 5] } else { "hot" };
@@ -36,7 +36,7 @@ impl<L: Lock> Task<'_, L> {
         }
     }
 
-    /// Tries locks that nobody else wants, one after the other, until the instant `end`.
+    /// Tries uncontended locks, one after the other, until `end`.
     pub(super) async fn flood(&mut self, name: &str, end: u64) {
         let mut number = 0;
         while now() < end {
@@ -45,13 +45,13 @@ impl<L: Lock> Task<'_, L> {
             let wanted = Wanted { timeout: self.random.u64(20..150), expire: 1000, ..Wanted::default() };
             if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, None).await {
                 self.give_back(kept).await;
-                // While all is well this is not meant to be a load.
+                // Slow down while all is well: this is no load test.
                 sleep(Duration::from_millis(200)).await;
             }
         }
     }
 
-    /// Works until the instant `end`.
+    /// Acquires random locks until `end`.
     pub(super) async fn work(&mut self, end: u64) {
         while now() < end {
             let wish = self.plan.wish(&mut self.random);
@@ -65,7 +65,7 @@ impl<L: Lock> Task<'_, L> {
         }
     }
 
-    /// The tasks of a worker together ask for every lock once more, with time enough, to see that each can still be had.
+    /// Together, the tasks of a worker acquire every lock once more with a long timeout, to see that none is stuck.
     pub(super) async fn probe(&mut self, number: usize) {
         let timeout = u64::try_from(self.plan.patience.as_millis()).unwrap_or_default();
         let tasks = usize::try_from(self.plan.tasks).unwrap_or(1);
@@ -83,13 +83,15 @@ impl<L: Lock> Task<'_, L> {
         for key in &wish.keys {
             let fence = if wish.keys.len() > 1 { kept.hold.fence_of(key) } else { kept.hold.fence() };
             let Some(fence) = fence else { continue };
+            self.diary.recorder().note(What::Sent { key: key.to_owned(), fence, value: None });
             let answer = self.register.open(key, fence).await;
-            let accepted = answer.map(|value| value.is_some());
-            self.diary.recorder().note(What::Opened { key: key.to_owned(), fence, accepted });
-            opened.extend(answer.flatten().map(|value| (key, fence, value + 1)));
+            let (accepted, value) = (answer.map(|value| value.is_some()), answer.flatten());
+            self.diary.recorder().note(What::Opened { key: key.to_owned(), fence, accepted, value });
+            opened.extend(value.map(|value| (key, fence, value + 1)));
         }
         self.body(kept, wish.wanted, wish.is_hot).await;
         for (key, fence, value) in opened {
+            self.diary.recorder().note(What::Sent { key: key.to_owned(), fence, value: Some(value) });
             let accepted = self.register.write(key, fence, value).await;
             self.diary.recorder().note(What::Wrote { key: key.to_owned(), fence, value, accepted });
         }
@@ -97,7 +99,7 @@ impl<L: Lock> Task<'_, L> {
 
     async fn body(&mut self, kept: &Kept<L::Hold>, wanted: Wanted, is_hot: bool) {
         let expire = wanted.expire();
-        // Where everybody waits most bodies are short.
+        // On the contended locks most bodies are short.
         let kind = if is_hot && self.random.u32(..10) < 9 { 0 } else { self.random.u32(..10) };
         match kind {
             0..=3 => self.rest(0..3000).await,
@@ -107,7 +109,7 @@ impl<L: Lock> Task<'_, L> {
                 self.diary.extend(kept, expire).await;
                 sleep(expire * 7 / 10).await;
             }
-            // Longer than the lease: one that is renewed lasts, another one is overrun.
+            // Longer than the lease: a renewed hold outlasts it, another one expires.
             _ if wanted.expire <= 1000 => {
                 let steps = self.random.u32(5..8);
                 for _ in 0..steps {

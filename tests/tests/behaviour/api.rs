@@ -1,4 +1,4 @@
-//! What other code may do with the public types: send them, share them, keep them, box them as errors.
+//! The bounds of the public types: `Send`, `Sync`, `'static`, `Error`.
 
 use std::error::Error;
 use std::fmt::{Debug, Display};
@@ -70,7 +70,7 @@ async fn futures_can_be_spawned() {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_sent_runs_all_the_same() {
+async fn a_body_that_is_not_send_runs() {
     let manager = LockManager::in_memory();
     let counter = std::rc::Rc::new(std::cell::Cell::new(0));
     let inside = std::rc::Rc::clone(&counter);

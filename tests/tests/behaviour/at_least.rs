@@ -1,4 +1,5 @@
-//! How long others are kept out, also when a hold ends sooner: [`LockRequest::at_least`](lock_runtime::LockRequest::at_least).
+//! A lock that keeps others out for a minimum time, also when its hold ends sooner:
+//! [`LockRequest::at_least`](lock_runtime::LockRequest::at_least).
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ over_every_store![
     a_lost_hold_keeps_others_out_as_well,
     an_orderly_stop_skips_no_period,
     after_the_hold_the_lease_lasts_only_for_the_rest,
-    who_waits_since_before_gets_the_lock_when_the_rest_is_over,
-    who_comes_is_told_that_the_lock_rests,
+    an_earlier_waiter_gets_the_lock_when_the_rest_is_over,
+    a_request_that_finds_the_lock_resting_says_so,
     a_permit_rests_and_a_reader_keeps_writers_out,
     a_body_that_enters_again_keeps_others_out_from_its_own_start,
     a_lock_that_is_kept_is_not_held,
@@ -33,17 +34,17 @@ over_every_store![
     a_time_of_zero_keeps_nobody_out,
 ];
 
-/// Long enough that a busy machine does not use it up by itself.
+/// Long enough that delays on a busy machine don't use it up.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// How late who waits may be when the process of the hold is gone.
+/// How late a waiter may be when the holder's process is gone.
 const BEAT: Duration = Duration::from_secs(1);
 
 fn request(manager: &LockManager) -> LockRequest {
     manager.lock("p", "k").timeout(LONG).at_least(KEPT)
 }
 
-/// A hold began between these two instants. Others are kept out from its beginning, and its body runs a moment later.
+/// A hold began between these two instants. It keeps others out from its beginning; its body starts a moment later.
 #[derive(Clone, Copy)]
 struct Begun {
     after: Instant,
@@ -51,7 +52,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// The hold of an acquire that was called at `after` and has just returned.
+    /// The hold of an acquire that started at `after` and has just returned.
     fn now(after: Instant) -> Self {
         Self { after, by: Instant::now() }
     }
@@ -62,13 +63,13 @@ impl Begun {
     }
 }
 
-/// The hold of a body that ends at once.
+/// Runs a body that ends at once, and returns when its hold began.
 async fn hold_once(request: LockRequest) -> Begun {
     let after = Instant::now();
     request.run(async { Begun::now(after) }).await.unwrap()
 }
 
-/// When another process gets the lock.
+/// Waits for the lock in another process, and returns when it was granted.
 async fn another_waits(other: &LockManager) -> Instant {
     assert!(!is_free(other, "k").await);
     let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
@@ -147,7 +148,7 @@ async fn a_longer_body_releases_at_its_end(world: World) {
     assert!(is_free(&other, "k").await);
 }
 
-/// Also when the process dies in its first step: then only the store can keep others out.
+/// If the process dies in the body's first step, only the store can keep others out.
 async fn the_store_keeps_others_out_before_the_body_starts(world: World) {
     let manager = world.manager().await;
     let kept = Duration::from_secs(50);
@@ -179,13 +180,13 @@ async fn a_lost_hold_keeps_others_out_as_well(world: World) {
         assert!(lost.is_lost(), "{lost:?}");
         assert!(start.elapsed() < KEPT, "{:?}", start.elapsed());
         assert!(!is_free(&manager, "k").await && !is_free(&other, "k").await);
-        // The lease is longer by the time that an answer may take.
+        // The lease also covers the time that a reply may take.
         let waited = another_waits(&other).await - start;
         assert!(waited >= KEPT && waited < KEPT + Duration::from_secs(2), "{waited:?}");
     }
 }
 
-/// The lease is 30 s long, as it is by default.
+/// The lease has the default length, 30 s.
 async fn an_orderly_stop_skips_no_period(world: World) {
     let other = world.manager().await;
     for ends_before in [true, false] {
@@ -213,7 +214,7 @@ async fn an_orderly_stop_skips_no_period(world: World) {
     }
 }
 
-/// The lock as another process sees it, once it rests.
+/// Waits until the lock rests, and returns what another process sees.
 async fn resting(other: &LockManager) -> LockInfo {
     let end = Instant::now() + KEPT;
     loop {
@@ -236,7 +237,7 @@ async fn after_the_hold_the_lease_lasts_only_for_the_rest(world: World) {
     assert!(!manager.inspect("p", "k").await.unwrap().unwrap().is_held_here);
 }
 
-async fn who_waits_since_before_gets_the_lock_when_the_rest_is_over(world: World) {
+async fn an_earlier_waiter_gets_the_lock_when_the_rest_is_over(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     let after = Instant::now();
     let guard = request(&manager).acquire().await.unwrap();
@@ -255,7 +256,7 @@ async fn who_waits_since_before_gets_the_lock_when_the_rest_is_over(world: World
     }
 }
 
-async fn who_comes_is_told_that_the_lock_rests(world: World) {
+async fn a_request_that_finds_the_lock_resting_says_so(world: World) {
     let (manager, other) = (world.manager_with(LockManager::builder().label("job")).await, world.manager().await);
     manager.lock("p", "k").at_least(LONG).run(async {}).await.unwrap();
     resting(&other).await;
@@ -319,7 +320,7 @@ async fn a_lock_that_is_kept_can_be_taken_by_force(world: World) {
     assert!(start.elapsed() < LONG / 2);
 }
 
-/// The lease comes from a task that has used up most of it.
+/// The earlier holder has used up most of the lease.
 async fn an_earlier_holder_of_the_lease_does_not_count(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     let short = manager.lock("p", "k").expire(SHORT).renew(false).acquire().await.unwrap();

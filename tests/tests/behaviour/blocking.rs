@@ -1,4 +1,4 @@
-//! Callers that wait on their own threads: [`LockRequest::acquire_blocking`](lock_runtime::LockRequest::acquire_blocking) and
+//! Callers that block their thread: [`LockRequest::acquire_blocking`](lock_runtime::LockRequest::acquire_blocking) and
 //! [`run_blocking`](lock_runtime::LockRequest::run_blocking).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,14 +21,14 @@ over_every_store![
     a_thread_waits_no_longer_than_its_timeout,
     a_thread_gets_the_lock_when_it_is_released,
     threads_and_tasks_exclude_each_other,
-    an_async_task_is_told_at_once,
+    acquire_blocking_in_an_async_task_fails_at_once,
     what_a_closure_calls_enters_its_lock,
     a_closure_runs_to_its_end_when_its_lock_is_lost,
     a_closure_that_panics_frees_the_lock,
     a_closure_holds_several_keys,
 ];
 
-/// On a thread that may wait.
+/// Runs `work` on a thread that may block.
 async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     spawn_blocking(work).await.unwrap()
 }
@@ -46,7 +46,7 @@ async fn a_closure_runs_under_the_lock(world: World) {
         };
         assert_eq!(manager.lock("p", "k").fenced(true).run_blocking(body).unwrap(), 7);
         assert!(is_free_here(&other, "k"));
-        // A thread without any runtime.
+        // A thread without a runtime.
         let plain = thread::spawn(move || manager.lock("p", "k").run_blocking(|| !is_free_here(&other, "k")));
         assert!(plain.join().unwrap().unwrap());
     })
@@ -126,7 +126,7 @@ async fn threads_and_tasks_exclude_each_other(world: World) {
     tokio::join!(task, threads);
 }
 
-async fn an_async_task_is_told_at_once(world: World) {
+async fn acquire_blocking_in_an_async_task_fails_at_once(world: World) {
     let manager = world.manager().await;
     let error = manager.lock("p", "k").acquire_blocking().unwrap_err();
     assert!(matches!(error, LockError::InAsyncTask { .. }), "{error:?}");
@@ -147,7 +147,7 @@ async fn what_a_closure_calls_enters_its_lock(world: World) {
         let refused = request().run_blocking(|| request().acquire_blocking()).unwrap();
         assert!(matches!(refused, Err(LockError::AlreadyHeld { .. })), "{refused:?}");
         let elsewhere = || thread::scope(|scope| scope.spawn(|| is_free_here(&manager, "k")).join().unwrap());
-        assert!(!request().run_blocking(elsewhere).unwrap(), "another thread is not part of the closure");
+        assert!(!request().run_blocking(elsewhere).unwrap(), "another thread does not inherit the hold of the closure");
         assert!(is_free_here(&manager, "k"));
     })
     .await;
@@ -166,7 +166,7 @@ async fn a_closure_runs_to_its_end_when_its_lock_is_lost(world: World) {
         let error = manager.lock("p", "k").max_hold(SHORT).run_blocking(|| thread::sleep(SHORT * 2)).unwrap_err();
         assert!(matches!(error, LockError::Lost { completed: true, max_hold: Some(_), .. }), "{error:?}");
         if is_paused {
-            return; // the time of the test's runtime stands still, and the thread's does not
+            return; // the test's clock is paused, and the thread's is not
         }
         let renewed = manager.lock("p", "k").timeout(LONG).expire(SHORT).run_blocking(|| thread::sleep(SHORT * 2));
         renewed.unwrap();

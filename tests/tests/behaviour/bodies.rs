@@ -1,4 +1,4 @@
-//! Bodies under a lock: what becomes of them and of their values when the hold lasts, and when it is lost.
+//! Bodies under a lock: what happens to them and their values when the hold lasts, and when it is lost.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep};
 use crate::{Dropped, LONG, SHORT};
 
 over_every_store![
-    a_body_runs_and_its_value_comes_back,
+    a_body_runs_and_its_value_is_returned,
     a_lost_body_is_never_polled_again,
     a_lost_body_is_dropped_before_the_next_holder_enters,
     a_body_that_may_continue_runs_to_its_end,
     a_body_that_ends_too_late_says_so,
 ];
 
-async fn a_body_runs_and_its_value_comes_back(world: World) {
+async fn a_body_runs_and_its_value_is_returned(world: World) {
     let manager = world.manager().await;
     let value = manager
         .lock("p", &("a", 7))
@@ -37,7 +37,7 @@ async fn a_body_runs_and_its_value_comes_back(world: World) {
 
 async fn is_free_pair(manager: &LockManager) -> bool {
     let manager = manager.clone();
-    // In a task of its own: in the body's task the lock is entered, not busy.
+    // In another task, because the body's own task would enter the lock again.
     let tried = tokio::spawn(async move { manager.lock("p", &("a", 7)).try_acquire().await });
     tried.await.unwrap().unwrap().is_some()
 }
@@ -61,7 +61,7 @@ async fn a_lost_body_is_never_polled_again(world: World) {
     assert!(matches!(error, LockError::Lost { completed: false, .. }), "{error:?}");
     assert!(start.elapsed() < SHORT + NOISE);
     let steps = steps.into_inner().unwrap();
-    // The lease began before the first step did; and a step reads the clock a hair after its poll began.
+    // The lease began before the first step, and a step reads the clock a little after its poll began.
     let lasted = steps.last().unwrap().duration_since(steps[0]);
     assert!(steps.len() > 5 && lasted <= SHORT + Duration::from_millis(2), "{lasted:?} in {} steps", steps.len());
 }
@@ -77,7 +77,7 @@ async fn a_lost_body_is_dropped_before_the_next_holder_enters(world: World) {
     let mut lost = pin!(lost);
     assert!(poll!(&mut lost).is_pending());
     let next = async {
-        // Behind the first in the queue of this process, because polled after it.
+        // Polled second, so it is second in this process's queue.
         let guard = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
         assert!(gone.load(Ordering::SeqCst), "the lost body still exists");
         guard.release().await.unwrap();
@@ -111,7 +111,7 @@ async fn a_body_that_ends_too_late_says_so(world: World) {
         .expire(Duration::from_millis(50))
         .renew(false)
         .run(async {
-            // One step that blocks its thread for longer than the lease: nobody can stop it.
+            // One step that blocks its thread for longer than the lease; nothing can stop it.
             std::thread::sleep(Duration::from_millis(120));
         })
         .await

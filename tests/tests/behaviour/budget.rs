@@ -1,5 +1,5 @@
-//! A lock that needs no command uses up the budget of its task, as the locks of tokio do: a loop over such calls lets the other tasks
-//! of its thread run.
+//! A call that needs no command consumes tokio's coop budget, like tokio's own locks do. So a loop over such calls lets the other
+//! tasks of its thread run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,18 @@ over_every_store![
     a_loop_over_a_lock_that_lingers_lets_others_run,
     a_loop_over_readers_that_join_lets_others_run,
     a_loop_over_a_lock_that_is_entered_again_lets_others_run,
-    a_loop_over_tries_beside_the_holder_lets_others_run,
+    a_loop_over_busy_tries_lets_others_run,
     a_loop_over_releases_lets_others_run,
     a_loop_over_looks_lets_others_run,
     a_loop_over_tickets_lets_others_run,
     a_loop_over_extensions_lets_others_run,
+    a_loop_over_what_has_ended_lets_others_run,
 ];
 
-/// More than the budget of a task, and few enough that a loop that starves the others ends.
+/// More than the budget of a task, and few enough that a loop that starves the others still ends.
 const MOST: usize = 2000;
 
-/// The calls are made until another task of this thread has run.
+/// Repeats the call until another task of this thread has run.
 async fn lets_others_run(mut call: impl AsyncFnMut()) {
     let has_run = Arc::new(AtomicBool::new(false));
     let other = Arc::clone(&has_run);
@@ -73,7 +74,7 @@ async fn a_loop_over_a_lock_that_is_entered_again_lets_others_run(world: World) 
     manager.lock("p", "k").run(nested).await.unwrap();
 }
 
-async fn a_loop_over_tries_beside_the_holder_lets_others_run(world: World) {
+async fn a_loop_over_busy_tries_lets_others_run(world: World) {
     let manager = world.manager().await;
     let guard = manager.lock("p", "k").acquire().await.unwrap();
     lets_others_run(async || assert!(manager.lock("p", "k").try_acquire().await.unwrap().is_none())).await;
@@ -91,7 +92,7 @@ async fn a_loop_over_releases_lets_others_run(world: World) {
     let mut guards = Vec::new();
     for key in 0..MOST {
         guards.push(manager.lock("p", &key).acquire().await.unwrap());
-        // On servers the first release waits already.
+        // On servers even the first release waits.
         if world.server_of("p:k").is_some() {
             break;
         }
@@ -132,7 +133,7 @@ async fn a_loop_over_extensions_lets_others_run(world: World) {
     lets_others_run(async || guard.extend(LONG).await.unwrap()).await;
 }
 
-/// Each of the loops has a worker for itself, and no other is left for the holder and its timer.
+/// The loops occupy all worker threads, so the holder and its timer only run if a loop yields.
 #[test]
 fn loops_over_tries_do_not_stop_the_runtime() {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -158,7 +159,7 @@ fn loops_over_tries_do_not_stop_the_runtime() {
     });
 }
 
-/// Without tokio there is no budget, and nothing that would wake a task that waits for one.
+/// Without tokio there is no budget, and nothing would wake a task that waits for one.
 #[test]
 fn a_thread_without_a_runtime_has_no_budget() {
     let manager = LockManager::in_memory();
@@ -166,4 +167,14 @@ fn a_thread_without_a_runtime_has_no_budget() {
         drop(manager.lock("p", "k").acquire_blocking().unwrap());
         manager.lock("p", "k").run_blocking(|| {}).unwrap();
     }
+}
+
+async fn a_loop_over_what_has_ended_lets_others_run(world: World) {
+    let manager = world.manager().await;
+    let guard = manager.lock("p", "k").max_hold(LONG / 50).acquire().await.unwrap();
+    guard.lost().await;
+    lets_others_run(async || guard.lost().await).await;
+    drop(guard);
+    manager.shutdown().await;
+    lets_others_run(async || manager.shutdown().await).await;
 }

@@ -1,4 +1,4 @@
-//! A future dropped at any of its await points leaves nothing behind.
+//! A future that is dropped at any await point leaves nothing behind.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -22,7 +22,7 @@ over_every_store![
     a_shutdown,
 ];
 
-/// Polls `future` at most `times` times, as often as it asks to be, and then drops it.
+/// Polls `future` at most `times` times, each time that it wakes its task, then drops it.
 async fn dropped_after<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut polls = 0;
@@ -33,7 +33,7 @@ async fn dropped_after<F: Future>(times: usize, future: F) -> Option<F::Output> 
         polls += 1;
         match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // The last poll that it gets; the drop follows at once, not at the next wake-up.
+            // The last poll. The drop follows at once, not at the next wake-up.
             Poll::Pending if polls == times => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -41,7 +41,7 @@ async fn dropped_after<F: Future>(times: usize, future: F) -> Option<F::Output> 
     .await
 }
 
-/// The lock can be had within the three seconds that a cancelled asker may block it, and is free afterwards.
+/// The lock is granted within the three seconds for which a cancelled request may block it, and is free afterwards.
 async fn nothing_is_left(world: &World, managers: &[&LockManager], times: usize) {
     for manager in managers {
         let start = Instant::now();
@@ -95,7 +95,7 @@ async fn an_acquire_that_is_just_being_served(world: World) {
     assert!(poll!(&mut first).is_pending());
     assert!(poll!(&mut second).is_pending());
     let start = Instant::now();
-    // The hold passes to the first, which never looks at it.
+    // The hold is handed over to the first waiter, which never polls again.
     drop(holder);
     drop(first);
     second.await.unwrap().release().await.unwrap();
@@ -173,7 +173,7 @@ async fn a_shutdown(world: World) {
         let manager = world.manager_with(LockManager::builder().drain(Duration::from_millis(20))).await;
         let guard = manager.lock("p", "k").acquire().await.unwrap();
         let outcome = dropped_after(times, manager.shutdown()).await;
-        // Called again it goes on.
+        // A second call continues the shutdown.
         manager.shutdown().await;
         assert!(!guard.is_valid());
         let next = world.manager().await;
@@ -209,7 +209,7 @@ async fn an_acquire_that_another_process_is_handing_off_to() {
     for step in 0..40 {
         let holder = north.lock("p", "k").acquire().await.unwrap();
         let mut waiter = Box::pin(south.lock("p", "k").timeout(Duration::from_secs(5)).acquire());
-        // Long enough to be in the server's queue.
+        // Wait until it is in the server's queue.
         let granted = tokio::time::timeout(Duration::from_millis(10), &mut waiter).await;
         assert!(granted.is_err());
         let release = tokio::spawn(holder.release());
@@ -231,7 +231,7 @@ async fn a_withdrawn_waiter_leaves_no_place_in_the_queue() {
         let _ = tokio::time::timeout(Duration::from_millis(3), &mut waiter).await;
         assert!(waiter.now_or_never().is_none());
     }
-    // Fifty dead entries of up to 3 s each would show.
+    // Fifty dead entries of up to 3 s each would be noticed.
     let start = Instant::now();
     holder.release().await.unwrap();
     let next = south.lock("p", "k").timeout(Duration::from_secs(10)).acquire().await.unwrap();
@@ -239,7 +239,7 @@ async fn a_withdrawn_waiter_leaves_no_place_in_the_queue() {
     next.release().await.unwrap();
 }
 
-/// Well below the 2.5 s after which a claim lapses, or the 5 s after which a queue does: what is seen is the withdrawal.
+/// Well below the 2.5 s after which a claim expires, and the 5 s after which a queue expires, so the test sees the withdrawal.
 const WITHDRAWN: Duration = Duration::from_secs(1);
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! The seven ways in which a guard can be dropped, also where no runtime is left to send its release.
+//! The seven ways to drop a guard, also without a runtime that could send its release.
 
 #![allow(
     clippy::needless_pass_by_value,
-    reason = "each way has the runtime and the manager for itself, and most end them"
+    reason = "each scene owns the runtime and the manager, and most of them drop them"
 )]
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 const SOON: Duration = Duration::from_secs(2);
 
-/// Each scene is given a manager made on its runtime, and has to let go of the lock `p:k` in its own way.
+/// Each scene gets a manager made on its runtime, and lets go of the lock `p:k` in its own way.
 macro_rules! scenes {
     ($($scene:ident),+ $(,)?) => {
         mod memory {
@@ -55,13 +55,13 @@ fn play(world: &World, scene: fn(Runtime, LockManager)) {
     if let Some(server) = world.server_of("p:k") {
         eventually_blocking("the key is gone", SOON, || server.owner("p:k").is_none());
     }
-    // The manager lives on, on whatever runtime its caller has, and the lock is free there.
+    // The manager still works on another runtime, and the lock is free there.
     let later = self::runtime();
     let guard = later.block_on(manager.lock("p", "k").timeout(SOON).acquire()).unwrap();
     later.block_on(guard.release()).unwrap();
 }
 
-/// A hold of more than the first seconds' claim: left alone, it would stay for half a minute.
+/// A hold with a confirmed lease: without a release, the key would stay for half a minute.
 async fn hold(manager: &LockManager) -> LockGuard {
     let guard = manager.lock("p", "k").acquire().await.unwrap();
     let confirmed = async {
@@ -81,7 +81,7 @@ fn a_future_is_dropped(runtime: Runtime, manager: LockManager) {
         };
         let _ = tokio::time::timeout(Duration::from_millis(200), holding).await;
     });
-    // The runtime goes on, and nobody does anything on it.
+    // The runtime keeps running, with no task on it.
     std::mem::forget(runtime);
 }
 
@@ -144,7 +144,7 @@ fn a_guard_moves_to_a_thread_and_outlives_its_runtime(runtime: Runtime, manager:
     assert!(is_valid.join().unwrap());
 }
 
-/// With the last guard goes all that is left of its manager; the release still has to be sent.
+/// Dropping the last guard drops the rest of its manager. The release must still be sent.
 #[test]
 fn a_guard_that_outlives_its_manager_gives_the_lock_back() {
     let world = World::redis();
@@ -153,7 +153,7 @@ fn a_guard_that_outlives_its_manager_gives_the_lock_back() {
         let runtime = runtime();
         let manager = runtime.block_on(LockManager::connect(&server.url())).unwrap();
         let guard = runtime.block_on(hold(&manager));
-        // So old that the keeper sleeps: it wakes to a manager that is gone.
+        // Old enough that the keeper sleeps. When it wakes, its manager is gone.
         eventually_blocking("the lease is confirmed", SOON, || guard.remaining() > Duration::from_secs(10));
         drop(manager);
         drop(guard);
@@ -161,7 +161,7 @@ fn a_guard_that_outlives_its_manager_gives_the_lock_back() {
     }
 }
 
-/// A hold is renewed by the process, not by the runtime that took it.
+/// The process renews a hold, not the runtime that acquired it.
 #[test]
 fn a_hold_outlives_its_runtime_while_its_guard_lives() {
     let world = World::redis();
@@ -177,7 +177,7 @@ fn a_hold_outlives_its_runtime_while_its_guard_lives() {
     eventually_blocking("the key is gone", SOON, || world.server_of("p:k").unwrap().owner("p:k").is_none());
 }
 
-/// The connection went down with its runtime; the caller's runtime makes a new one.
+/// The connection ended with its runtime; the caller's runtime makes a new one.
 #[test]
 fn a_release_on_another_runtime_is_answered() {
     let world = World::redis();
@@ -198,7 +198,7 @@ fn a_runtime_that_stands_still_while_it_connects_is_overtaken() {
     server.tell("CLIENT KILL TYPE pubsub");
     let is_lost = || !events.with(&["connection lost", &server.address()]).is_empty();
     eventually_blocking("the client notices that its connection is gone", SOON, is_lost);
-    // Its task is in the middle of connecting, and is never polled again.
+    // The runtime's task is in the middle of connecting, and is never polled again.
     let mut standing = Box::pin(manager.lock("p", "standing").timeout(Duration::from_mins(1)).acquire());
     parked.block_on(async { assert!(futures_util::poll!(&mut standing).is_pending()) });
     let acquired = used.block_on(manager.lock("p", "k").timeout(SOON * 2).acquire());
@@ -229,7 +229,7 @@ fn a_panic_in_a_body_serves_the_next_waiter_of_the_process() {
     });
 }
 
-/// The keeper ends a hold at the moment at which its owner drops it: only one of them passes the lock on.
+/// The keeper ends a hold at the moment its owner drops it. Only one of them may pass the lock on.
 #[test]
 fn guards_dropped_the_moment_they_are_lost_pass_the_lock_on() {
     let world = World::redis();

@@ -1,5 +1,5 @@
-//! The examples of docs/guarantees.md, "When to fence": what is protected refuses a stale holder, and accepts a
-//! holder's second write. The statements and the script are read out of the page.
+//! The examples of docs/guarantees.md, "When to fence": the resource refuses a stale holder, and accepts a holder's
+//! second write. The test reads the statements and the script from the page.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use lock_runtime::{FencingToken, LockManager};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, SqliteConnection};
 use tests::server::Server;
 
-/// The blocks of the page in this language, as many as the test knows of.
+/// The page's code blocks in this language.
 fn examples<const COUNT: usize>(language: &str) -> [&'static str; COUNT] {
     let page = include_str!("../../../docs/guarantees.md");
     let blocks = page.split("```").filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n'));
-    blocks.collect::<Vec<_>>().try_into().expect("as many examples as the test knows of")
+    blocks.collect::<Vec<_>>().try_into().expect("the page has another number of examples than this test")
 }
 
-/// The tokens of two holders: the first one's lease ended while it was paused.
+/// The tokens of two holders; the first one's lease expired while it was paused.
 async fn stale_and_fresh(server: &Server) -> (FencingToken, FencingToken) {
     let manager = LockManager::connect(&server.url()).await.unwrap();
     let other = LockManager::connect(&server.url()).await.unwrap();
@@ -27,12 +27,12 @@ async fn stale_and_fresh(server: &Server) -> (FencingToken, FencingToken) {
     tokens
 }
 
-/// SQL has no unsigned numbers; a token is its server's time in µs, or a little more.
+/// SQL has no unsigned numbers. The cast is safe, because a token is about the server's time in µs.
 fn number(token: FencingToken) -> i64 {
     token.into()
 }
 
-/// A database with the table of the examples.
+/// A database with the examples' table.
 async fn stock() -> SqliteConnection {
     let mut database = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     let table = "CREATE TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)";

@@ -1,4 +1,4 @@
-//! Fencing tokens: they grow, and are drawn only when asked for.
+//! Fencing tokens: they grow, and a hold has one only on request.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn a_single_try_gets_a_free_lock_with_a_token(world: World) {
     }
 }
 
-/// Which is too short, and has to be confirmed before a token is drawn.
+/// The rest of the lease is too short, so it has to be renewed before the token is drawn.
 async fn a_single_try_gets_a_token_with_what_is_left_of_a_lease(world: World) {
     let manager = world.manager().await;
     for _ in 0..5 {
@@ -55,7 +55,7 @@ async fn fencing_tokens_grow_from_hold_to_hold(world: World) {
 async fn fencing_tokens_grow_along_the_queue(world: World) {
     let manager = world.manager().await;
     let drawn: Arc<Mutex<Vec<FencingToken>>> = Arc::default();
-    // More than the 64 that a lease may reserve.
+    // More than the 64 tokens that a lease may reserve.
     let tasks = (0..150).map(|_| {
         let (manager, drawn) = (manager.clone(), Arc::clone(&drawn));
         tokio::spawn(async move {
@@ -70,7 +70,7 @@ async fn fencing_tokens_grow_along_the_queue(world: World) {
     let drawn = drawn.lock().unwrap();
     assert_eq!(drawn.len(), 150);
     assert!(drawn.is_sorted_by(|earlier, later| earlier < later), "{drawn:?}");
-    // A token is a number, for a column in a database.
+    // A token converts to a number, for a database column.
     assert_eq!(u64::from(drawn[0]).to_string(), drawn[0].to_string());
 }
 
@@ -89,7 +89,7 @@ async fn a_nested_bodys_token_is_below_the_next_holds(world: World) {
     let (north, south) = (world.manager().await, world.manager().await);
     let guard = north.lock("p", "k").acquire().await.unwrap();
     let drawn: Arc<Mutex<Vec<FencingToken>>> = Arc::default();
-    // The first reserves a token for the third, before the nested body of the second draws its own.
+    // The first hold reserves a token for the third, before the nested body of the second draws its own.
     let mut tasks = Vec::new();
     for nested in [false, true, false] {
         let (south, drawn) = (south.clone(), Arc::clone(&drawn));

@@ -1,5 +1,5 @@
-//! When all is released nothing is left: no task, no thread, no memory, no connection, and in Redis only records
-//! that end by themselves.
+//! When everything is released nothing is left: no task, no thread, no memory, no connection, and in Redis only keys
+//! that expire.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Bytes of this process in memory.
+/// The resident memory of this process, in bytes.
 pub(crate) fn memory() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Every kind of use there is: uncontended, contended, timed out, dropped, expired, re-entered, fenced.
+/// Every kind of use: uncontended, contended, timed out, dropped, expired, re-entered, fenced.
 async fn use_it_all(manager: &LockManager) {
     let mut users = Vec::new();
     for number in 0..60 {
@@ -56,14 +56,14 @@ async fn use_it_all(manager: &LockManager) {
     }
 }
 
-/// Connections to the servers, without the ones that ask.
+/// The connections to the servers, without this test's own.
 fn connections(world: &World) -> usize {
     let clients = |server: &Server| server.ask::<String>("CLIENT LIST TYPE normal").lines().count() - 1;
     let subscribers = |server: &Server| server.ask::<String>("CLIENT LIST TYPE pubsub").lines().count();
     world.servers().into_iter().map(|server| clients(server) + subscribers(server)).sum()
 }
 
-/// Every key on every server with the milliseconds it has left.
+/// Every key on every server with its remaining milliseconds.
 fn keys(world: &World) -> BTreeMap<String, i64> {
     world.servers().into_iter().flat_map(Server::keys).collect()
 }
@@ -76,7 +76,7 @@ async fn a_manager_leaves_no_task(world: World) {
     let before = tasks();
     let manager = world.manager().await;
     use_it_all(&manager).await;
-    // Connections and keeper may live on; their number must not grow with use.
+    // Connections and the keeper may stay, but their number must not grow with use.
     let after_once = at_rest("the tasks of the uses", SOON, tasks).await;
     for _ in 0..5 {
         use_it_all(&manager).await;
@@ -116,12 +116,12 @@ async fn managers_that_are_gone_leave_no_thread_and_no_connection(world: World) 
     eventually("the last connections end", SOON, || connections(&world) <= none).await;
 }
 
-/// The keeper has nothing to do any more but to hear of this release.
+/// The keeper only waits for the reply to this release.
 async fn a_manager_that_is_gone_while_its_last_release_is_on_its_way_leaves_no_connection(world: World) {
     let none = connections(&world);
     let manager = world.manager().await;
     let guard = manager.lock("p", "k").acquire().await.unwrap();
-    // It is confirmed, and the keeper has gone to sleep.
+    // The lease is confirmed, and the keeper sleeps.
     sleep(Duration::from_millis(300)).await;
     world.servers().into_iter().for_each(Server::freeze);
     drop(guard);
@@ -148,7 +148,7 @@ async fn all_that_stays_in_redis_ends_by_itself(world: World) {
     eventually("the queues are gone", Duration::from_secs(8), only_fences).await;
 }
 
-/// Acquires that are dropped at any moment, of locks that are free, and of one that is held by somebody else.
+/// Acquires that are dropped at any moment, of free locks and of a lock that another manager holds.
 async fn thousands_of_cancellations_leave_nothing(world: World) {
     let (north, south) = (world.manager().await, world.manager().await);
     let held = south.lock("p", "held").acquire().await.unwrap();
@@ -179,7 +179,7 @@ async fn thousands_of_cancellations_leave_nothing(world: World) {
     eventually("no connection is left", SOON, || connections(&world) <= before.2).await;
     held.release().await.unwrap();
     eventually("the locks are gone", Duration::from_secs(4), || no_lock_is_left(&world)).await;
-    // Nobody has to wait for any that is gone.
+    // No cancelled request keeps a lock busy.
     for key in ["held", "1", "3", "5"] {
         let start = Instant::now();
         south.lock("p", key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();

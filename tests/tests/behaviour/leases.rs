@@ -1,4 +1,4 @@
-//! How long a hold lasts: its expire, renewal, extension, and the drop of its guard.
+//! How long a hold lasts: expiry, renewal, extension, and the drop of the guard.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn a_renewed_hold_outlives_its_lease(world: World) {
 }
 
 async fn an_expire_is_no_limit_for_a_healthy_holder(world: World) {
-    // Long enough that two renewals of three may be late on a machine that has much to do.
+    // Long enough that two of three renewals may be late on a busy machine.
     let lease = SHORT * 3;
     let manager = world.manager_with(LockManager::builder().default_expire(lease)).await;
     let by_default = manager.lock("p", "default").acquire().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_lease_that_was_left_behind_is_not_taken_over_for_its_last_moments(wor
         let guard = request().acquire().await.unwrap();
         sleep(SHORT * 5 / 2).await;
         drop(guard);
-        // At once: before the lease that nobody uses is released.
+        // At once, before the unused lease is released.
         let guard = request().acquire().await.unwrap();
         assert!(guard.remaining() > SHORT, "{:?}", guard.remaining());
         guard.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! How many may wait, and what the next one is told.
+//! Limits on the number of waiters, and the error for one too many.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,7 +17,7 @@ over_every_store![
     one_waiter_too_many_for_a_key_is_refused_at_once,
     the_task_that_asks_the_store_counts_as_a_waiter,
     one_waiter_too_many_in_all_is_refused_and_leaves_nothing,
-    whoever_does_not_wait_is_not_counted,
+    a_request_that_does_not_wait_is_not_counted,
     a_waiter_that_leaves_makes_room,
     a_hundred_thousand_wait_for_one_key_by_default,
     a_hundred_thousand_wait_for_ten_thousand_keys_by_default,
@@ -25,7 +25,7 @@ over_every_store![
 
 fn is_one_too_many(outcome: Result<LockGuard, LockError>, allowed: usize) {
     let error = outcome.unwrap_err();
-    assert!(!error.is_timeout() && !error.is_lost());
+    assert!(!error.is_timeout() && !error.is_lost(), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("`p:") && text.contains("max_waiters"), "{text}");
     let LockError::TooManyWaiters { limit, .. } = error else {
@@ -34,21 +34,21 @@ fn is_one_too_many(outcome: Result<LockGuard, LockError>, allowed: usize) {
     assert_eq!(limit, allowed);
 }
 
-/// Each of the keys has somebody in the store's queue.
+/// Waits until each of the keys has a waiter here and in the store's queue.
+///
+/// The server knows it first: a task counts as a waiter as soon as it has seen the server's refusal.
 async fn are_queued_for(world: &World, manager: &LockManager, keys: std::ops::Range<u32>) {
     match world.keys() {
-        // It has no queue.
-        Some(_) if world.is_quorum() => {
-            eventually("they wait", LONG, || manager.stats().waiting == u64::from(keys.end)).await;
-        }
         Some(_) => {
             let are_queued = || {
                 let there = world.keys().unwrap_or_default();
-                keys.clone().all(|key| there.contains_key(&format!("{{p:{key}}}:queue")))
+                // A quorum has no queue.
+                world.is_quorum() || keys.clone().all(|key| there.contains_key(&format!("{{p:{key}}}:queue")))
             };
             eventually("the waiters are queued", LONG, are_queued).await;
+            eventually("they wait", LONG, || manager.stats().waiting == u64::from(keys.end)).await;
         }
-        // The clock goes on when every task waits.
+        // The paused clock advances when every task waits.
         None => sleep(Duration::from_millis(1)).await,
     }
 }
@@ -63,7 +63,7 @@ async fn one_waiter_too_many_for_a_key_is_refused_at_once(world: World) {
     let start = Instant::now();
     is_one_too_many(manager.lock("p", "k").timeout(LONG).acquire().await, 3);
     assert!(start.elapsed() < NOISE);
-    // Other keys have room, and those that wait are served.
+    // Other keys accept waiters, and the queued ones are served.
     drop(manager.lock("p", "other").acquire().await.unwrap());
     drop(guard);
     for waiter in waiters {
@@ -102,7 +102,7 @@ async fn one_waiter_too_many_in_all_is_refused_and_leaves_nothing(world: World) 
     are_queued_for(&world, &manager, 0..3).await;
     is_one_too_many(manager.lock("p", &3).timeout(LONG).acquire().await, 3);
     held.pop().unwrap().release().await.unwrap();
-    // Whoever was refused is not queued: the lock is free for everybody.
+    // The refused request is not queued: the lock is free.
     let next = timeout(Duration::from_secs(3), holder.lock("p", &3).timeout(LONG).acquire()).await.unwrap().unwrap();
     drop(next);
     drop(held);
@@ -113,7 +113,7 @@ async fn one_waiter_too_many_in_all_is_refused_and_leaves_nothing(world: World) 
     again.release().await.unwrap();
 }
 
-async fn whoever_does_not_wait_is_not_counted(world: World) {
+async fn a_request_that_does_not_wait_is_not_counted(world: World) {
     let manager = world.manager_with(LockManager::builder().max_waiters(1)).await;
     let _guard = manager.lock("p", "k").acquire().await.unwrap();
     let mut waiter = pin!(manager.lock("p", "k").timeout(LONG).acquire());
@@ -139,7 +139,7 @@ async fn a_waiter_that_leaves_makes_room(world: World) {
     assert!(is_free(&manager, "k").await);
 }
 
-/// All of them wait, and leave again.
+/// A hundred thousand requests wait, and are dropped.
 async fn crowds(world: World, keys: u32) {
     const CROWD: u32 = 100_000;
     let manager = world.manager().await;

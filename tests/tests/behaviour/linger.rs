@@ -1,4 +1,4 @@
-//! A lock that is kept for the next hold here: [`LockRequest::linger`](lock_runtime::LockRequest::linger).
+//! A lease that is kept for the next local hold: [`LockRequest::linger`](lock_runtime::LockRequest::linger).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -26,10 +26,10 @@ over_every_store![
 
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The key of the lock, and whether its users read.
+/// The key of the lock, and whether its users are readers.
 const MODES: [(&str, bool); 2] = [("k", false), ("read", true)];
 
-/// A request for the lock that lingers. `None` where that is refused, which it has shown.
+/// A lingering request for the lock. `None` where the library refuses to linger; then this fn has checked the refusal.
 async fn lingering(world: &World, manager: &LockManager) -> Option<impl Fn() -> LockRequest + use<>> {
     lingering_in(MODES[0], world, manager).await
 }
@@ -49,7 +49,7 @@ async fn lingering_in(
         assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "linger", .. })), "{refused:?}");
         return None;
     }
-    // Nothing lingers before the keeper has its connection.
+    // Nothing lingers before the keeper is connected.
     while manager.stats().lingering == 0 {
         request().acquire().await.unwrap().release().await.unwrap();
         sleep(Duration::from_millis(2)).await;
@@ -66,7 +66,7 @@ async fn the_next_holds_need_no_command(world: World) {
             request().run(async {}).await.unwrap();
         }
         let commands = manager.stats().commands - before;
-        // At most one command a second for the lock. A cluster is looked at, too.
+        // At most one command a second for the lock, and in a cluster the checks of its topology.
         assert!(commands <= 3 + start.elapsed().as_secs(), "{commands} in {:?}", start.elapsed());
         assert_eq!((manager.stats().acquired - acquired, manager.stats().lost), (1000, 0));
     }
@@ -87,7 +87,7 @@ async fn another_process_that_waits_gets_the_lock_at_once(world: World) {
     }
 }
 
-/// It does not wait for what the other process would yield.
+/// A single try does not wait until the other process yields the lease.
 async fn a_single_try_of_another_process_is_busy(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     assert!(is_free(&other, "warm").await);
@@ -138,7 +138,7 @@ async fn a_lock_that_lingers_can_be_taken_by_force(world: World) {
     assert_eq!((manager.stats().lingering, manager.stats().lost), (0, 0));
 }
 
-/// `LINGERING=1000000` for more keys. Half of them come first, and show what a process and a server have that has locked.
+/// `LINGERING=1000000` for more keys. The first half warms up: it shows what a process and a server keep after any use.
 #[tokio::test]
 async fn a_hundred_thousand_locks_that_lingered_leave_nothing() {
     let keys = std::env::var("LINGERING").map_or(100_000, |keys| keys.parse().unwrap());
@@ -169,7 +169,7 @@ async fn a_hundred_thousand_locks_that_lingered_leave_nothing() {
     assert_eq!(manager.stats().lost, 0);
 }
 
-/// Bytes that the server has in use.
+/// The memory that the server uses, in bytes.
 fn memory_of(server: &Server) -> usize {
     let told = server.ask::<String>("INFO memory");
     let used = told.lines().find_map(|line| line.strip_prefix("used_memory:"));

@@ -1,5 +1,4 @@
-//! What a lock does, over every store: in memory under a paused clock, and on servers of the test's own, by Redis and by
-//! Valkey.
+//! What a lock does on every store: in memory with a paused clock, and on the test's own Redis and Valkey servers.
 
 mod api;
 mod at_least;
@@ -15,9 +14,11 @@ mod leaks;
 mod leases;
 mod limits;
 mod linger;
+mod lock_delay;
 mod managers;
 mod max_hold;
 mod names;
+mod notes;
 mod permits;
 mod reach;
 mod readers;
@@ -41,23 +42,23 @@ use tests::stores::World;
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(10);
 
-/// The lock can be had right now.
+/// Whether the lock is free now.
 async fn is_free(manager: &LockManager, key: &str) -> bool {
     manager.lock("p", key).try_acquire().await.unwrap().is_some()
 }
 
-/// Waits until the lock can be had.
-async fn comes_free(manager: &LockManager, key: &str) {
+/// Waits until the lock is free.
+async fn wait_until_free(manager: &LockManager, key: &str) {
     manager.lock("p", key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
 }
 
-/// Whether a lock can't be shared here. Then the refusal comes before anything is sent.
+/// Whether the store refuses shared locks. If it does, it must refuse before it sends a command.
 async fn refuses_sharing(world: &World) -> bool {
     if !world.is_quorum() {
         return false;
     }
     let manager = world.manager().await;
-    // The last servers of a quorum may be greeted after the manager is there.
+    // A manager may connect to the last servers of a quorum after `connect` has returned.
     let before = at_rest("the servers are greeted", LONG, || manager.stats().commands).await;
     let refused = [
         manager.lock("p", "k").read().acquire().await.unwrap_err(),
@@ -71,7 +72,7 @@ async fn refuses_sharing(world: &World) -> bool {
     true
 }
 
-/// Says when it is dropped.
+/// Records that it was dropped.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {

@@ -1,4 +1,4 @@
-//! Managers: which one is meant, and how it shuts down.
+//! Managers: which one a call uses, and how it shuts down.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::poll;
 use lock_runtime::{LockError, LockManager};
 use tests::over_every_store;
-use tests::patience::NOISE;
+use tests::patience::{NOISE, Stopwatch};
 use tests::stores::World;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -60,7 +60,7 @@ async fn without_a_manager_the_error_says_what_to_call(world: World) {
 async fn a_manager_shows_its_label(world: World) {
     let named = world.manager_with(LockManager::builder().label("till-3")).await;
     assert!(format!("{named:?}").contains("till-3"));
-    // Host and process id, when it was given none.
+    // The default is host and process id.
     let unnamed = world.manager().await;
     assert!(format!("{unnamed:?}").contains(&std::process::id().to_string()));
 }
@@ -72,7 +72,7 @@ async fn shutdown_refuses_new_locks(world: World) {
     assert!(matches!(&error, LockError::ShutDown { key, .. } if key == "p:k"), "{error:?}");
     let error = manager.lock("p", "k").try_acquire().await.unwrap_err();
     assert!(matches!(error, LockError::ShutDown { .. }), "{error:?}");
-    // Once more changes nothing.
+    // A second shutdown changes nothing.
     manager.shutdown().await;
 }
 
@@ -100,7 +100,7 @@ async fn shutdown_lets_a_short_body_end(world: World) {
         "ended"
     });
     let mut body = pin!(body);
-    // Until it is inside.
+    // Wait until the body has started.
     assert!(tokio::time::timeout(Duration::from_millis(30), &mut body).await.is_err());
     let start = Instant::now();
     let (outcome, ()) = tokio::join!(body, manager.shutdown());
@@ -122,17 +122,17 @@ async fn shutdown_drops_a_body_that_does_not_end(world: World) {
     });
     let mut endless = pin!(endless);
     assert!(tokio::time::timeout(Duration::from_millis(30), &mut endless).await.is_err());
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let (outcome, ()) = tokio::join!(endless, manager.shutdown());
     outcome.unwrap_err();
     assert!(gone.load(Ordering::SeqCst));
-    assert!(start.elapsed() >= drain && start.elapsed() < drain + Duration::from_secs(1) + NOISE);
+    assert!(start.counted() >= drain && start.elapsed() < drain + Duration::from_secs(1) + NOISE);
     if let Some(server) = world.server_of("p:k") {
         assert_eq!(server.owner("p:k"), None);
     }
 }
 
-/// Whether a task that is in no body is refused.
+/// Whether a task outside of any body is refused.
 async fn refuses_others(manager: &LockManager) -> bool {
     let other = tokio::spawn(manager.lock("p", "other").acquire());
     matches!(other.await.unwrap(), Err(LockError::ShutDown { .. }))
@@ -169,7 +169,7 @@ async fn shutdown_lets_a_body_take_further_locks(world: World) {
         manager.lock_all("p", ["k", "l", "outer"]).run(async {}).await.unwrap();
         let guard = manager.lock("p", "k").fenced(true).try_acquire().await.unwrap().unwrap();
         guard.extend(LONG).await.unwrap();
-        // It is inside of two bodies, and waits for both.
+        // The task is inside two bodies, and the shutdown waits for both.
         let deep = manager.lock("p", "m").run(async { manager.lock("p", "n").run(async {}).await });
         deep.await.unwrap().unwrap();
         guard.release().await.unwrap();

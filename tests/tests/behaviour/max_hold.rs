@@ -1,12 +1,12 @@
-//! How long a hold may last: [`LockRequest::max_hold`](lock_runtime::LockRequest::max_hold).
+//! The longest time for a hold: [`LockRequest::max_hold`](lock_runtime::LockRequest::max_hold).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_runtime::{LockError, LockRequest};
+use lock_runtime::{LockError, LockManager, LockRequest};
 use tests::over_every_store;
-use tests::patience::NOISE;
+use tests::patience::{NOISE, Stopwatch};
 use tests::stores::World;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -22,6 +22,7 @@ over_every_store![
     a_hold_is_not_extended_beyond_its_limit,
     a_limit_out_of_bounds_is_refused,
     a_body_that_enters_again_has_the_limit_of_the_outer_hold,
+    the_limit_of_a_manager_is_for_requests_without_their_own,
 ];
 
 /// The limit that the error names.
@@ -32,25 +33,25 @@ fn limit_in(error: &LockError) -> Option<Duration> {
     }
 }
 
-/// Runs until it is stopped, and says when its body was dropped.
+/// Runs a body until it is stopped, and returns when it was dropped.
 async fn stopped_after(request: LockRequest) -> (Duration, LockError) {
     let dropped = Arc::new(AtomicBool::new(false));
     let witness = Dropped(Arc::clone(&dropped));
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let body = async move {
         let _witness = witness;
         sleep(LONG).await;
     };
     let error = request.run(body).await.unwrap_err();
     assert!(dropped.load(Ordering::SeqCst));
-    (start.elapsed(), error)
+    (start.counted(), error)
 }
 
 async fn a_body_is_stopped_when_its_longest_hold_is_over(world: World) {
     let manager = world.manager().await;
-    // With leases that are shorter than the limit, about as long, and far longer.
+    // Leases that are shorter than the limit, about as long, and far longer.
     for (expire, limit) in [(SHORT, SHORT * 3), (SHORT, SHORT), (LONG, SHORT * 2)] {
-        // For `at_least` the lease may be as long as the limit from the start.
+        // With `at_least`, the lease may be as long as the limit from the start.
         for at_least in [Duration::ZERO, limit] {
             let request = manager.lock("p", "k").expire(expire).max_hold(limit).at_least(at_least);
             let (after, error) = stopped_after(request.timeout(LONG)).await;
@@ -62,11 +63,11 @@ async fn a_body_is_stopped_when_its_longest_hold_is_over(world: World) {
 
 async fn a_guard_is_lost_when_its_longest_hold_is_over(world: World) {
     let manager = world.manager().await;
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let guard = manager.lock("p", "k").max_hold(SHORT).acquire().await.unwrap();
     assert!(guard.remaining() <= SHORT);
     guard.lost().await;
-    assert!(start.elapsed() >= SHORT && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
+    assert!(start.counted() >= SHORT && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
     assert!(!guard.is_valid());
     let error = guard.release().await.unwrap_err();
     assert_eq!(limit_in(&error), Some(SHORT));
@@ -136,4 +137,17 @@ async fn a_body_that_enters_again_has_the_limit_of_the_outer_hold(world: World) 
     let inner = manager.lock("p", "k").max_hold(LONG).run(sleep(LONG));
     let error = manager.lock("p", "k").max_hold(SHORT).run(inner).await.unwrap_err();
     assert_eq!(limit_in(&error), Some(SHORT));
+}
+
+async fn the_limit_of_a_manager_is_for_requests_without_their_own(world: World) {
+    let manager = world.manager_with(LockManager::builder().default_max_hold(SHORT)).await;
+    let (after, error) = stopped_after(manager.lock("p", "k")).await;
+    assert_eq!(limit_in(&error), Some(SHORT));
+    assert!(after >= SHORT && after < LONG / 2, "{after:?}");
+    let own = manager.lock("p", "k").max_hold(LONG).run(sleep(SHORT * 2)).await;
+    own.unwrap();
+    if !world.is_quorum() {
+        // The default must not make a lingering reader fail.
+        manager.lock("p", "r").read().linger(SHORT).run(async {}).await.unwrap();
+    }
 }

@@ -1,4 +1,4 @@
-//! What a lock is called, and which locks are therefore the same.
+//! The names of locks, and which requests mean the same lock.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn different_keys_do_not_block_each_other(world: World) {
     for key in 0..50 {
         guards.push(manager.lock("p", &key).timeout(Duration::ZERO).acquire().await.unwrap());
     }
-    // Nor do equal keys under different prefixes, or parts that read alike when joined.
+    // Nor do equal keys under different prefixes, or different parts that look the same when joined.
     guards.push(manager.lock("q", &0).timeout(Duration::ZERO).acquire().await.unwrap());
     guards.push(manager.lock("p", &("a", "b:c")).timeout(Duration::ZERO).acquire().await.unwrap());
     guards.push(manager.lock("p", &("a:b", "c")).timeout(Duration::ZERO).acquire().await.unwrap());

@@ -14,17 +14,17 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{LONG, SHORT, is_free, refuses_sharing};
 
 over_every_store![
-    so_many_hold_permits_and_no_more,
+    no_more_than_n_hold_permits,
     permits_are_never_too_many_and_all_are_used,
     a_permit_that_comes_free_goes_to_the_next,
-    tasks_of_one_process_get_permits_in_the_order_in_which_they_came,
+    tasks_of_one_process_get_permits_first_come_first_served,
     each_number_of_permits_counts_all_holders,
-    a_waiter_is_served_beside_other_queues_of_its_process,
-    who_wants_the_lock_alone_waits_for_all_permits,
+    a_waiter_is_served_although_its_process_has_other_queues,
+    an_exclusive_request_waits_for_all_permits,
     a_permit_lasts_beyond_its_lease_and_is_lost_alone,
     a_body_inside_of_a_permit_has_the_same_permit,
     permits_have_growing_fencing_tokens,
-    a_look_shows_who_has_permits,
+    a_look_shows_all_permits,
     a_waiter_that_gives_up_leaves_its_permit_to_others,
     zero_permits_are_refused,
 ];
@@ -35,19 +35,19 @@ async fn permit(manager: &LockManager, of: u32) -> LockGuard {
 
 async fn can_have(manager: &LockManager, of: u32) -> bool {
     let Some(guard) = manager.lock("p", "k").permits(of).try_acquire().await.unwrap() else { return false };
-    // A guard that is dropped would be released some time later, and its permit would be missed until then.
+    // Don't drop the guard: its permit would be missing until the release in the background.
     guard.release().await.unwrap();
     true
 }
 
 /// Dropped guards are released in the background.
-async fn is_free_soon(manager: &LockManager) {
+async fn assert_free_soon(manager: &LockManager) {
     let start = Instant::now();
     manager.lock("p", "k").timeout(LONG).acquire().await.unwrap().release().await.unwrap();
     assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
 }
 
-async fn so_many_hold_permits_and_no_more(world: World) {
+async fn no_more_than_n_hold_permits(world: World) {
     if refuses_sharing(&world).await {
         return;
     }
@@ -95,7 +95,7 @@ async fn permits_are_never_too_many_and_all_are_used(world: World) {
         user.await.unwrap();
     }
     assert_eq!(most.load(Ordering::SeqCst), 3);
-    is_free_soon(&managers[0]).await;
+    assert_free_soon(&managers[0]).await;
 }
 
 async fn a_permit_that_comes_free_goes_to_the_next(world: World) {
@@ -114,7 +114,7 @@ async fn a_permit_that_comes_free_goes_to_the_next(world: World) {
     }
 }
 
-async fn tasks_of_one_process_get_permits_in_the_order_in_which_they_came(world: World) {
+async fn tasks_of_one_process_get_permits_first_come_first_served(world: World) {
     if refuses_sharing(&world).await {
         return;
     }
@@ -139,7 +139,7 @@ async fn tasks_of_one_process_get_permits_in_the_order_in_which_they_came(world:
         user.await.unwrap();
     }
     let order = order.lock().unwrap().clone();
-    // Two permits may come free at nearly the same moment.
+    // Two permits may become free at nearly the same moment.
     assert!(order.iter().enumerate().all(|(place, number)| place.abs_diff(*number) <= 1), "{order:?}");
 }
 
@@ -154,7 +154,7 @@ async fn each_number_of_permits_counts_all_holders(world: World) {
     assert!(can_have(&south, 4).await && !can_have(&south, 3).await);
 }
 
-async fn a_waiter_is_served_beside_other_queues_of_its_process(world: World) {
+async fn a_waiter_is_served_although_its_process_has_other_queues(world: World) {
     if refuses_sharing(&world).await {
         return;
     }
@@ -180,10 +180,10 @@ async fn a_waiter_is_served_beside_other_queues_of_its_process(world: World) {
         assert!(start.elapsed() < NOISE * 2, "{:?}", start.elapsed());
         crowd.shutdown().await;
     }
-    is_free_soon(&manager).await;
+    assert_free_soon(&manager).await;
 }
 
-async fn who_wants_the_lock_alone_waits_for_all_permits(world: World) {
+async fn an_exclusive_request_waits_for_all_permits(world: World) {
     if refuses_sharing(&world).await {
         return;
     }
@@ -191,7 +191,7 @@ async fn who_wants_the_lock_alone_waits_for_all_permits(world: World) {
     let (one, other) = (permit(&north, 3).await, permit(&south, 3).await);
     let mut alone = Box::pin(north.lock("p", "k").timeout(LONG).acquire());
     assert!(timeout(Duration::from_millis(50), &mut alone).await.is_err());
-    assert!(!can_have(&south, 3).await, "a permit overtakes who wants the lock alone");
+    assert!(!can_have(&south, 3).await, "a permit overtakes an exclusive request");
     one.release().await.unwrap();
     assert!(timeout(Duration::from_millis(20), &mut alone).await.is_err());
     other.release().await.unwrap();
@@ -247,7 +247,7 @@ async fn permits_have_growing_fencing_tokens(world: World) {
     }
 }
 
-async fn a_look_shows_who_has_permits(world: World) {
+async fn a_look_shows_all_permits(world: World) {
     if refuses_sharing(&world).await {
         return;
     }

@@ -1,4 +1,4 @@
-//! A look at a lock, and a lock that is released by force.
+//! Locks seen and released from outside: [`LockManager::inspect`] and [`LockManager::force_release`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,24 +15,25 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{Dropped, LONG, is_free};
 
 over_every_store![
-    a_look_names_the_holder_its_time_and_who_waits,
+    a_look_names_the_holder_its_time_and_the_waiters,
     a_free_lock_shows_nothing,
     a_body_is_stopped_before_the_next_one_gets_the_lock,
-    a_guard_is_told_that_its_lock_was_released_by_force,
+    a_guard_reports_that_its_lock_was_released_by_force,
     a_free_lock_is_not_released_by_force,
     a_holder_that_does_not_stop_keeps_the_lock_for_a_claim,
     the_next_task_of_the_process_waits_behind_another_process,
     a_busy_lock_tells_when_its_lease_ends,
     a_body_that_releases_its_own_lock_by_force_is_stopped_there,
+    one_of_several_permits_is_released_by_force,
 ];
 
-/// The first lease of a grant.
+/// The short first lease of a grant.
 const CLAIM: Duration = Duration::from_millis(2500);
 
-/// A hold of this age was confirmed to its full lease.
+/// After this time a hold has its full lease.
 const CONFIRMED: Duration = Duration::from_millis(100);
 
-/// Whether locks can be released by force there. Otherwise they can't, and nothing happens.
+/// Whether the store can release locks by force. If not, checks that it refuses and that nothing happens.
 async fn can_force(world: &World, manager: &LockManager) -> bool {
     if world.is_quorum() {
         let before = world.keys();
@@ -43,7 +44,7 @@ async fn can_force(world: &World, manager: &LockManager) -> bool {
     !world.is_quorum()
 }
 
-async fn a_look_names_the_holder_its_time_and_who_waits(world: World) {
+async fn a_look_names_the_holder_its_time_and_the_waiters(world: World) {
     let north = world.manager_with(LockManager::builder().label("north 1")).await;
     let south = world.manager_with(LockManager::builder().label("south|2")).await;
     let guard = north.lock("p", "k").expire(LONG).acquire().await.unwrap();
@@ -52,7 +53,7 @@ async fn a_look_names_the_holder_its_time_and_who_waits(world: World) {
     let looking = async {
         loop {
             let seen = south.inspect("p", "k").await.unwrap().unwrap();
-            // A quorum has no queue: nobody knows who asks it again and again.
+            // A quorum has no queue, so waiters, which poll it, are invisible.
             if !seen.waiting.is_empty() || world.is_quorum() {
                 return seen;
             }
@@ -103,7 +104,7 @@ async fn a_body_is_stopped_before_the_next_one_gets_the_lock(world: World) {
         while !running.load(Ordering::SeqCst) {
             sleep(Duration::from_millis(1)).await;
         }
-        // The hold is confirmed by then. A renewal that is refused could tell of the loss first, without the reason.
+        // Wait until the hold is confirmed. Otherwise a refused renewal could report the loss first, without the reason.
         sleep(CONFIRMED).await;
         let next = async {
             let guard = south.lock("p", "k").timeout(LONG).acquire().await.unwrap();
@@ -113,7 +114,7 @@ async fn a_body_is_stopped_before_the_next_one_gets_the_lock(world: World) {
         let start = Instant::now();
         let (guard, forced) = tokio::join!(next, south.force_release("p", "k"));
         assert!(forced.unwrap());
-        assert!(start.elapsed() < CLAIM / 2, "the holder was told, and stopped at once: {:?}", start.elapsed());
+        assert!(start.elapsed() < CLAIM / 2, "the holder did not stop at once: {:?}", start.elapsed());
         let error = stopped.await.unwrap();
         assert!(matches!(error, LockError::Lost { completed: false, forced: true, .. }), "{error:?}");
         assert!(error.to_string().contains("released by force"), "{error}");
@@ -121,7 +122,7 @@ async fn a_body_is_stopped_before_the_next_one_gets_the_lock(world: World) {
     }
 }
 
-async fn a_guard_is_told_that_its_lock_was_released_by_force(world: World) {
+async fn a_guard_reports_that_its_lock_was_released_by_force(world: World) {
     let (north, south) = (world.manager().await, world.manager().await);
     if !can_force(&world, &south).await {
         return;
@@ -133,7 +134,7 @@ async fn a_guard_is_told_that_its_lock_was_released_by_force(world: World) {
     assert!(is_free(&south, "k").await);
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, LockError::Lost { completed: true, forced: true, .. }), "{error:?}");
-    // Another hold of the same key is an ordinary one.
+    // The next hold of the same key works as usual.
     let guard = north.lock("p", "k").expire(Duration::from_millis(60)).renew(false).acquire().await.unwrap();
     guard.lost().await;
     let error = guard.release().await.unwrap_err();
@@ -153,7 +154,7 @@ async fn a_holder_that_does_not_stop_keeps_the_lock_for_a_claim(world: World) {
     if !can_force(&world, &south).await {
         return;
     }
-    // A body whose task is not polled: its executor is busy.
+    // A body whose task is not polled, as when its executor is busy.
     let mut late = Box::pin(north.lock("p", "k").expire(LONG).run(std::future::pending::<()>()));
     let holding = async {
         while !poll!(&mut late).is_ready() && !south.is_locked("p", "k").await.unwrap() {
@@ -218,9 +219,9 @@ async fn a_busy_lock_tells_when_its_lease_ends(world: World) {
     let guard = north.lock("p", "k").expire(LONG).acquire().await.unwrap();
     guard.extend(LONG).await.unwrap();
     let busy = south.lock("p", "k").timeout(Duration::from_millis(200)).acquire().await.unwrap_err();
-    // A quorum is polled by plain claims, which tell who has the lock and not until when.
+    // On a quorum waiters poll with plain claims, whose replies name the owner and not when its lease ends.
     if !world.is_quorum() {
-        let after = busy.retry_after().expect("the store has told");
+        let after = busy.retry_after().expect("the store reports when the lease ends");
         assert!(after > LONG / 2 && after <= LONG, "{after:?}");
     }
     assert!(!busy.to_string().contains("this process"), "{busy}");
@@ -246,4 +247,34 @@ async fn a_body_that_releases_its_own_lock_by_force_is_stopped_there(world: Worl
     assert!(!went_on.into_inner() && start.elapsed() < CLAIM / 2);
     let guard = manager.lock("p", "k").timeout(CLAIM / 2).acquire().await.unwrap();
     guard.release().await.unwrap();
+}
+
+/// What `lockctl release --force --holder` does.
+async fn one_of_several_permits_is_released_by_force(world: World) {
+    let (north, south) = (
+        world.manager_with(LockManager::builder().label("north")).await,
+        world.manager_with(LockManager::builder().label("south")).await,
+    );
+    if !can_force(&world, &north).await {
+        return;
+    }
+    let permit = |locks: &LockManager| locks.lock("p", "k").permits(2).timeout(LONG).acquire();
+    let (taken, kept) = (permit(&north).await.unwrap(), permit(&south).await.unwrap());
+    let mut waiting = pin!(permit(&south));
+    assert!(poll!(&mut waiting).is_pending());
+    assert!(!south.force_release_named("p:k", Some("west")).await.unwrap());
+    let start = Instant::now();
+    let forcing = async {
+        assert!(south.force_release_named("p:k", Some("north")).await.unwrap());
+        taken.lost().await;
+        taken.release().await.unwrap_err()
+    };
+    let (next, told) = tokio::join!(waiting, forcing);
+    assert!(matches!(told, LockError::Lost { forced: true, .. }), "{told:?}");
+    // Its permit is free as soon as its holder has stopped, and not only after a claim.
+    assert!(start.elapsed() < CLAIM, "{:?}", start.elapsed());
+    assert!(kept.is_valid());
+    next.unwrap().release().await.unwrap();
+    kept.release().await.unwrap();
+    assert!(is_free(&south, "k").await);
 }

@@ -1,4 +1,4 @@
-//! Readers share a lock, and a writer has it alone.
+//! Readers share a lock; a writer excludes all others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,11 +18,12 @@ over_every_store![
     readers_wait_for_a_writer,
     readers_that_come_after_a_waiting_writer_wait_for_it,
     a_writer_does_not_keep_out_the_readers_that_wait,
-    a_writer_is_never_beside_another,
+    a_writer_excludes_all_others,
     many_readers_of_one_process_have_one_lease,
     readers_that_wait_here_start_together,
     a_read_lock_lasts_beyond_its_lease,
     a_reader_without_renewal_ends_alone,
+    a_reader_reports_that_its_max_hold_is_over,
     a_reader_inside_a_reader_or_a_writer_enters_at_once,
     a_writer_inside_a_reader_is_refused_at_once,
     each_reader_has_a_fencing_token_of_its_own,
@@ -51,6 +52,29 @@ async fn a_dropped_guard_makes_way_for_a_try_in_another_mode(world: World) {
     }
 }
 
+/// With and without other readers, with a body and with a guard.
+async fn a_reader_reports_that_its_max_hold_is_over(world: World) {
+    if refuses_sharing(&world).await {
+        return;
+    }
+    let manager = world.manager().await;
+    let longest = SHORT * 2;
+    let request = || manager.lock("p", "k").read().timeout(LONG).max_hold(longest);
+    for others in 0..2 {
+        let other = if others > 0 { Some(read(&manager).await) } else { None };
+        let body = request().run(std::future::pending::<()>()).await.unwrap_err();
+        let fenced = request().fenced(true).run(std::future::pending::<()>()).await.unwrap_err();
+        let guard = request().acquire().await.unwrap();
+        guard.lost().await;
+        let guard = guard.release().await.unwrap_err();
+        for error in [body, fenced, guard] {
+            let is_said = matches!(error, LockError::Lost { max_hold: Some(told), .. } if told == longest);
+            assert!(is_said, "with {others} others: {error:?}");
+        }
+        drop(other);
+    }
+}
+
 async fn read(manager: &LockManager) -> LockGuard {
     manager.lock("p", "k").read().timeout(LONG).acquire().await.unwrap()
 }
@@ -59,12 +83,12 @@ async fn write(manager: &LockManager) -> LockGuard {
     manager.lock("p", "k").timeout(LONG).acquire().await.unwrap()
 }
 
-/// Whether one more reader gets the lock right now.
+/// Whether one more reader gets the lock now.
 async fn can_read(manager: &LockManager) -> bool {
     manager.lock("p", "k").read().try_acquire().await.unwrap().is_some()
 }
 
-/// Readers wait from when their process knows of a writer: one message after the writer has asked.
+/// Waits until readers queue behind a writer: their process learns of the writer by a message.
 async fn readers_wait(managers: &[&LockManager]) {
     let start = Instant::now();
     for manager in managers {
@@ -83,12 +107,12 @@ async fn readers_share_and_a_writer_waits_for_all_of_them(world: World) {
     let mut readers = vec![read(&north).await, read(&north).await, read(&south).await];
     let mut writer = Box::pin(write(&south));
     while let Some(reader) = readers.pop() {
-        assert!(timeout(Duration::from_millis(20), &mut writer).await.is_err(), "a writer beside a reader");
+        assert!(timeout(Duration::from_millis(20), &mut writer).await.is_err(), "a writer and a reader at once");
         assert!(!is_free(&north, "k").await);
         reader.release().await.unwrap();
     }
     let writer = timeout(LONG / 2, writer).await.unwrap();
-    assert!(!can_read(&north).await && !can_read(&south).await, "a reader beside a writer");
+    assert!(!can_read(&north).await && !can_read(&south).await, "a reader and a writer at once");
     writer.release().await.unwrap();
     assert!(can_read(&north).await);
 }
@@ -103,8 +127,8 @@ async fn readers_wait_for_a_writer(world: World) {
     assert!(refused.is_timeout(), "{refused}");
     let (mut here, mut there) = (Box::pin(read(&north)), Box::pin(read(&south)));
     tokio::select! {
-        _ = &mut here => unreachable!("a reader beside a writer"),
-        _ = &mut there => unreachable!("a reader beside a writer"),
+        _ = &mut here => unreachable!("a reader and a writer at once"),
+        _ = &mut there => unreachable!("a reader and a writer at once"),
         () = sleep(Duration::from_millis(30)) => {}
     }
     writer.release().await.unwrap();
@@ -126,7 +150,7 @@ async fn readers_that_come_after_a_waiting_writer_wait_for_it(world: World) {
         first.release().await.unwrap();
         second.release().await.unwrap();
         let writer = timeout(LONG / 2, writer).await.unwrap();
-        assert!(timeout(Duration::from_millis(20), &mut reader).await.is_err(), "a reader beside a writer");
+        assert!(timeout(Duration::from_millis(20), &mut reader).await.is_err(), "a reader and a writer at once");
         writer.release().await.unwrap();
         timeout(LONG / 2, reader).await.unwrap().release().await.unwrap();
     }
@@ -153,7 +177,7 @@ async fn a_writer_does_not_keep_out_the_readers_that_wait(world: World) {
     for reads in [&north, &south] {
         let start = Instant::now();
         read(reads).await.release().await.unwrap();
-        // A streak of hand-overs is bounded: 10 ms.
+        // A series of hand-overs lasts for at most 10 ms.
         assert!(start.elapsed() < Duration::from_millis(50) + NOISE, "{:?}", start.elapsed());
     }
     for writer in writers {
@@ -161,7 +185,7 @@ async fn a_writer_does_not_keep_out_the_readers_that_wait(world: World) {
     }
 }
 
-/// What runs under the lock now.
+/// Counts the holders.
 #[derive(Default)]
 struct Inside {
     readers: AtomicUsize,
@@ -178,7 +202,7 @@ impl Inside {
             self.most_readers.fetch_max(readers, Ordering::SeqCst);
             (0, self.writers.load(Ordering::SeqCst))
         };
-        assert_eq!((readers, writers), (0, 0), "a writer beside another holder");
+        assert_eq!((readers, writers), (0, 0), "a writer and another holder at once");
     }
 
     fn end(&self, writes: bool) {
@@ -187,7 +211,7 @@ impl Inside {
     }
 }
 
-async fn a_writer_is_never_beside_another(world: World) {
+async fn a_writer_excludes_all_others(world: World) {
     if refuses_sharing(&world).await {
         return;
     }
@@ -226,7 +250,7 @@ async fn many_readers_of_one_process_have_one_lease(world: World) {
     }
     let manager = world.manager().await;
     let first = read(&manager).await;
-    // The lease of the first reader is confirmed by then.
+    // Wait until the first reader's lease is confirmed.
     sleep(Duration::from_millis(50)).await;
     let before = manager.stats().commands;
     for _ in 0..50 {
@@ -314,7 +338,7 @@ async fn a_reader_inside_a_reader_or_a_writer_enters_at_once(world: World) {
         (start.elapsed(), writer)
     });
     let (took, writer) = outer.await.unwrap();
-    assert!(took < Duration::from_millis(20) + NOISE, "a waiting writer keeps out what is inside: {took:?}");
+    assert!(took < Duration::from_millis(20) + NOISE, "a waiting writer keeps out a nested reader: {took:?}");
     drop(writer.await);
 }
 
@@ -415,7 +439,7 @@ async fn a_reader_that_gives_up_leaves_nothing(world: World) {
         assert!(waiting.is_err());
     }
     writer.release().await.unwrap();
-    // Nobody waits any more, so the next one gets the lock at once.
+    // The queue is empty, so the next request gets the lock at once.
     let start = Instant::now();
     write(&south).await.release().await.unwrap();
     assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
@@ -424,7 +448,7 @@ async fn a_reader_that_gives_up_leaves_nothing(world: World) {
     assert!(waiting.is_err());
     let start = Instant::now();
     read(&south).await.release().await.unwrap();
-    assert!(start.elapsed() < NOISE, "a writer that is gone keeps readers out: {:?}", start.elapsed());
+    assert!(start.elapsed() < NOISE, "a writer that gave up keeps readers out: {:?}", start.elapsed());
     reader.release().await.unwrap();
 }
 
@@ -457,7 +481,7 @@ async fn a_reader_that_joins_does_not_shorten_the_time_that_writers_are_kept_out
     };
     let start = north.lock("p", "k").read().run(outer).await.unwrap();
     for manager in [&north, &south, &north] {
-        assert!(can_read(manager).await, "a reader keeps writers out, and no readers");
+        assert!(can_read(manager).await, "a reader must keep out writers only");
     }
     write(&south).await.release().await.unwrap();
     assert!(start.elapsed() > kept.saturating_sub(Duration::from_millis(100)), "{:?}", start.elapsed());

@@ -1,11 +1,11 @@
-//! Bodies that ask for the lock they are in.
+//! Bodies that ask for a lock that they already hold.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_runtime::{LockError, LockManager, OnLost};
 use tests::over_every_store;
-use tests::patience::NOISE;
+use tests::patience::{NOISE, Stopwatch};
 use tests::stores::World;
 use tokio::time::{Instant, sleep};
 
@@ -34,7 +34,7 @@ async fn a_nested_body_enters_at_once(world: World) {
         .run(async {
             let first = inner(1).await.unwrap();
             let nested = manager.lock("p", "k").run(inner(2)).await.unwrap().unwrap();
-            // The outer hold stays after the inner ones are through.
+            // The outer hold remains when the inner ones have ended.
             assert!(!is_free_elsewhere(&manager).await);
             (first, nested)
         })
@@ -124,13 +124,13 @@ async fn a_plain_acquire_of_a_held_key_is_reported_at_once(world: World) {
     assert!(matches!(trying.unwrap_err(), LockError::AlreadyHeld { .. }));
 }
 
-/// A guard belongs to nobody in particular: it may be released by another task while this one waits.
+/// A guard belongs to no task: another task may release it while this one waits.
 async fn a_plain_acquire_under_a_plain_guard_waits_and_names_this_process(world: World) {
     let manager = world.manager_with(LockManager::builder().label("this process")).await;
     let guard = manager.lock("p", "k").acquire().await.unwrap();
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let error = manager.lock("p", "k").timeout(SHORT).acquire().await.unwrap_err();
-    assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
+    assert!(start.counted() >= SHORT, "{:?}", start.elapsed());
     let LockError::Timeout { holder, .. } = error else { panic!("{error:?}") };
     assert_eq!(holder.as_deref(), Some("this process"));
     let waiting = manager.lock("p", "k").timeout(LONG).acquire();

@@ -1,4 +1,4 @@
-//! The newest wins: [`LockRequest::on_busy`](lock_runtime::LockRequest::on_busy) with [`OnBusy::Replace`].
+//! The newest request wins: [`LockRequest::on_busy`](lock_runtime::LockRequest::on_busy) with [`OnBusy::Replace`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use tests::patience::{NOISE, at_rest};
 use tests::stores::World;
 use tokio::time::{Instant, sleep};
 
-use crate::{Dropped, LONG, SHORT, comes_free};
+use crate::{Dropped, LONG, SHORT, wait_until_free};
 
 over_every_store![
     the_body_of_another_process_is_dropped_before_the_newest_starts,
     the_body_of_a_task_here_is_dropped_before_the_newest_starts,
-    a_guard_is_told_that_it_was_replaced,
+    a_guard_reports_that_it_was_replaced,
     a_free_lock_is_taken_as_usual,
-    the_newest_comes_before_all_who_wait,
-    of_a_storm_the_newest_runs_and_never_two_at_once,
-    of_several_that_wait_the_newest_alone_runs,
+    the_newest_is_served_before_all_waiters,
+    in_a_storm_the_newest_runs_and_never_two_at_once,
+    only_the_newest_of_several_waiters_runs,
     the_newest_waits_within_its_timeout,
     a_body_that_enters_again_replaces_nobody,
-    what_rests_or_lingers_or_waits_for_its_adopter_is_replaced,
+    a_lock_that_rests_or_lingers_or_awaits_its_adopter_is_replaced,
     readers_are_replaced,
     a_request_that_waits_replaces_nobody,
     what_has_no_meaning_is_refused,
 ];
 
-/// Whether locks can't be taken from their holders here. Then nothing is sent.
+/// Whether the store can't take a lock from its holder. If so, checks that it refuses without sending a command.
 async fn refuses_force(world: &World) -> bool {
     if !world.is_quorum() {
         return false;
@@ -52,7 +52,7 @@ fn assert_replaced<T>(outcome: Result<T, LockError>) {
     assert!(matches!(error, LockError::Lost { completed: false, forced: true, .. }), "{error:?}");
 }
 
-/// A body that never ends, and says when it was dropped.
+/// A body that never ends, and records that it was dropped.
 async fn forever(is_dropped: &Arc<AtomicBool>) {
     let _dropped = Dropped(Arc::clone(is_dropped));
     std::future::pending::<()>().await;
@@ -70,8 +70,8 @@ async fn replaces(older: &LockManager, newer: &LockManager) {
     let (held, took) = tokio::join!(held, next);
     assert_replaced(held);
     assert!(took < NOISE, "{took:?}");
-    comes_free(older, "k").await;
-    comes_free(newer, "k").await;
+    wait_until_free(older, "k").await;
+    wait_until_free(newer, "k").await;
 }
 
 async fn the_body_of_another_process_is_dropped_before_the_newest_starts(world: World) {
@@ -95,7 +95,7 @@ async fn the_body_of_a_task_here_is_dropped_before_the_newest_starts(world: Worl
     }
 }
 
-async fn a_guard_is_told_that_it_was_replaced(world: World) {
+async fn a_guard_reports_that_it_was_replaced(world: World) {
     if refuses_force(&world).await {
         return;
     }
@@ -124,7 +124,7 @@ async fn a_free_lock_is_taken_as_usual(world: World) {
     assert_eq!((manager.stats().lost, other.stats().lost), (0, 0));
 }
 
-async fn the_newest_comes_before_all_who_wait(world: World) {
+async fn the_newest_is_served_before_all_waiters(world: World) {
     if refuses_force(&world).await {
         return;
     }
@@ -147,9 +147,9 @@ async fn the_newest_comes_before_all_who_wait(world: World) {
     };
     let next = tokio::select! {
         next = next => next,
-        early = &mut there => panic!("it came before: {early:?}"),
-        early = &mut beside => panic!("it came before: {early:?}"),
-        _ = &mut here => panic!("it came before"),
+        early = &mut there => panic!("it overtook the newest: {early:?}"),
+        early = &mut beside => panic!("it overtook the newest: {early:?}"),
+        _ = &mut here => panic!("it overtook the newest"),
     };
     assert!(next.is_valid());
     next.release().await.unwrap();
@@ -163,7 +163,7 @@ async fn the_newest_comes_before_all_who_wait(world: World) {
     }
 }
 
-async fn of_a_storm_the_newest_runs_and_never_two_at_once(world: World) {
+async fn in_a_storm_the_newest_runs_and_never_two_at_once(world: World) {
     if refuses_force(&world).await {
         return;
     }
@@ -190,19 +190,19 @@ async fn of_a_storm_the_newest_runs_and_never_two_at_once(world: World) {
         let is_replaced = matches!(outcome, Err(LockError::Lost { completed: false, forced: true, .. }));
         assert!(outcome.is_ok() || is_replaced, "{outcome:?}");
     }
-    assert!(outcomes.last().unwrap().is_ok(), "the newest is replaced by nobody: {outcomes:?}");
+    assert!(outcomes.last().unwrap().is_ok(), "the newest was replaced: {outcomes:?}");
     for manager in &managers {
-        comes_free(manager, "k").await;
+        wait_until_free(manager, "k").await;
     }
 }
 
-async fn of_several_that_wait_the_newest_alone_runs(world: World) {
+async fn only_the_newest_of_several_waiters_runs(world: World) {
     if refuses_force(&world).await {
         return;
     }
     let (one, other) = (world.manager().await, world.manager().await);
     for managers in [[&one; 4], [&other; 4], [&one, &other, &one, &other]] {
-        // Nobody polls the body meanwhile, so it does not stop.
+        // The body is not polled meanwhile, so it does not stop.
         let is_dropped = Arc::new(AtomicBool::new(false));
         let mut held = Box::pin(one.lock("p", "k").timeout(LONG).run(forever(&is_dropped)));
         assert!(tokio::time::timeout(SHORT, &mut held).await.is_err());
@@ -238,14 +238,14 @@ async fn the_newest_waits_within_its_timeout(world: World) {
     };
     let mut held = pin!(older.lock("p", "k").timeout(LONG).run(body));
     tokio::select! { _ = &mut held => panic!("it never ends"), begun = begins => begun.unwrap() }
-    // Nobody polls the body meanwhile, so it is not dropped.
+    // The body is not polled meanwhile, so it is not dropped.
     let start = Instant::now();
     let late = newest(&newer).timeout(SHORT).acquire().await.unwrap_err();
     assert!(late.is_timeout() && start.elapsed() < SHORT + NOISE, "{late:?} {:?}", start.elapsed());
     assert!(!is_dropped.load(Ordering::SeqCst));
     assert_replaced(held.await);
     assert!(is_dropped.load(Ordering::SeqCst));
-    comes_free(&newer, "k").await;
+    wait_until_free(&newer, "k").await;
 }
 
 async fn a_body_that_enters_again_replaces_nobody(world: World) {
@@ -260,7 +260,7 @@ async fn a_body_that_enters_again_replaces_nobody(world: World) {
     assert!(matches!(refused, LockError::AlreadyHeld { .. }), "{refused:?}");
 }
 
-async fn what_rests_or_lingers_or_waits_for_its_adopter_is_replaced(world: World) {
+async fn a_lock_that_rests_or_lingers_or_awaits_its_adopter_is_replaced(world: World) {
     if refuses_force(&world).await {
         return;
     }
@@ -290,7 +290,9 @@ async fn readers_are_replaced(world: World) {
         let next = async {
             sleep(SHORT).await;
             newest(writer)
-                .run(async { assert!(one.load(Ordering::SeqCst) && other.load(Ordering::SeqCst), "beside a reader") })
+                .run(async {
+                    assert!(one.load(Ordering::SeqCst) && other.load(Ordering::SeqCst), "a reader still runs");
+                })
                 .await
         };
         let (first, second, next) = tokio::join!(reads(&one), reads(&other), next);

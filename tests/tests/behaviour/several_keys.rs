@@ -1,11 +1,11 @@
-//! Several locks, all or none: [`LockManager::lock_all`].
+//! Several locks at once, all or none: [`LockManager::lock_all`].
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_runtime::{FencingToken, LockError, LockManager};
 use tests::over_every_store;
-use tests::patience::NOISE;
+use tests::patience::{NOISE, Stopwatch};
 use tests::stores::World;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -17,11 +17,11 @@ over_every_store![
     a_key_given_twice_counts_once_and_the_names_are_sorted,
     no_key_at_all_is_refused,
     a_busy_key_is_named_and_nothing_stays_locked,
-    a_single_try_is_told_at_once_and_leaves_nothing,
+    a_single_try_fails_at_once_and_leaves_nothing,
     a_single_try_that_fails_has_released_its_keys_when_it_returns,
     one_timeout_is_for_all,
     a_task_that_waits_for_a_key_holds_none_behind_it,
-    the_lock_is_had_when_the_busy_key_is_released,
+    the_locks_are_granted_when_the_busy_key_is_released,
     opposite_orders_never_block_each_other,
     tokens_come_in_the_order_of_the_keys_given,
     a_body_is_stopped_when_one_lock_is_lost_and_the_others_are_released,
@@ -96,11 +96,11 @@ async fn a_busy_key_is_named_and_nothing_stays_locked(world: World) {
         for busy in ["a", "b", "c"] {
             let guard = hold(holder, busy).await;
             let request = manager.lock_all("p", ["c", "b", "a"]).timeout(SHORT);
-            let start = Instant::now();
+            let start = Stopwatch::start();
             let error = request.acquire().await.unwrap_err();
-            // A timer may end a millisecond early on another clock.
+            // Measured on another clock, a timer may end a millisecond early.
             let least = SHORT.saturating_sub(Duration::from_millis(2));
-            assert!(start.elapsed() >= least && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
+            assert!(start.counted() >= least && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
             assert!(matches!(&error, LockError::Timeout { waited, .. } if *waited >= least), "{error:?}");
             assert_eq!(error.key(), Some(format!("p:{busy}").as_str()));
             guard.release().await.unwrap();
@@ -109,7 +109,7 @@ async fn a_busy_key_is_named_and_nothing_stays_locked(world: World) {
     }
 }
 
-async fn a_single_try_is_told_at_once_and_leaves_nothing(world: World) {
+async fn a_single_try_fails_at_once_and_leaves_nothing(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     for holder in [&manager, &other] {
         let guard = hold(holder, "b").await;
@@ -141,7 +141,7 @@ async fn one_timeout_is_for_all(world: World) {
         a.release().await.unwrap();
     };
     let start = Instant::now();
-    // A quorum is polled, so the first key is had some time after its release.
+    // On a quorum waiters poll, so the first key is granted some time after its release.
     let timeout = SHORT * 3;
     let (outcome, ()) = tokio::join!(manager.lock_all("p", ["a", "b"]).timeout(timeout).acquire(), release);
     assert!(start.elapsed() < timeout + NOISE, "{:?}", start.elapsed());
@@ -164,7 +164,7 @@ async fn a_task_that_waits_for_a_key_holds_none_behind_it(world: World) {
     assert_eq!(guard.unwrap().keys().len(), 3);
 }
 
-async fn the_lock_is_had_when_the_busy_key_is_released(world: World) {
+async fn the_locks_are_granted_when_the_busy_key_is_released(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     for holder in [&manager, &other] {
         let busy = hold(holder, "b").await;
@@ -245,7 +245,7 @@ async fn a_request_that_lost_a_key_begins_again_with_the_time_that_is_left(world
         guard.release().await.unwrap();
     };
     let lose = async {
-        // More than half of the request's time.
+        // More than half of the request's timeout.
         sleep(SHORT * 3).await;
         assert!(other.force_release("p", "a").await.unwrap());
     };
@@ -262,7 +262,7 @@ async fn keys_that_the_task_holds_are_entered(world: World) {
             assert!(!is_free(&other, "a").await && !is_free(&other, "b").await && !is_free(&other, "c").await);
         };
         manager.lock_all("p", ["a", "b", "c"]).timeout(SHORT).run(body).await.unwrap();
-        assert!(!is_free(&other, "b").await, "the outer body holds it still");
+        assert!(!is_free(&other, "b").await, "the outer body still holds it");
         assert_free(&other, &["a", "c"]).await;
     };
     manager.lock("p", "b").run(inner).await.unwrap();
@@ -330,10 +330,10 @@ async fn a_minimum_time_and_a_limit_hold_for_all(world: World) {
     };
     let (a, b) = tokio::join!(waits("a"), waits("b"));
     assert!(a.min(b) >= kept && a.max(b) < kept + NOISE + world.pause(), "{a:?} {b:?}");
-    let start = Instant::now();
+    let start = Stopwatch::start();
     let error = manager.lock_all("p", ["a", "b"]).max_hold(SHORT).run(sleep(LONG)).await.unwrap_err();
     assert!(matches!(error, LockError::Lost { max_hold: Some(_), completed: false, .. }), "{error:?}");
-    assert!(start.elapsed() >= SHORT && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
+    assert!(start.counted() >= SHORT && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
     assert_free(&other, &["a", "b"]).await;
 }
 
@@ -354,7 +354,7 @@ async fn a_nested_minimum_time_begins_when_all_are_held(world: World) {
         start.elapsed()
     };
     let (a, b) = tokio::join!(waits("a"), waits("b"));
-    // The time counts from just before the body.
+    // The minimum time starts just before the body.
     assert!(a.min(b) > kept.saturating_sub(wait / 2) && a.max(b) < kept + NOISE + world.pause(), "{a:?} {b:?}");
 }
 
@@ -368,7 +368,7 @@ async fn a_nested_request_that_fails_keeps_nobody_out(world: World) {
         let error = both().timeout(Duration::ZERO).run(async {}).await.unwrap_err();
         assert!(error.is_timeout(), "{error:?}");
         assert!(tokio::time::timeout(SHORT, both().timeout(LONG).run(async {})).await.is_err());
-        // Joined calls enter the lock one after another.
+        // Joined calls enter the lock one after the other.
         let first = manager.lock("p", "a").run(sleep(SHORT));
         let second = async {
             tokio::task::yield_now().await;

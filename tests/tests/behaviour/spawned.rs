@@ -1,5 +1,5 @@
-//! Every future of the public API moves to another thread, in a crate that does not raise its `recursion_limit`: what is
-//! inside, for every kind of place, must not be so deep that the compiler gives up on whether it may.
+//! Every future of the public API can be spawned in a crate with the default `recursion_limit`: for no kind of place are its
+//! types nested so deeply that the compiler gives up on proving `Send`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::spawn;
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Handlers and services put a few layers of their own around it.
+/// Handlers and services add a few layers of futures around it.
 async fn within_layers<F: Future>(inside: F) -> F::Output {
     let inside = tokio::task::unconstrained(inside);
     tokio::time::timeout(SHORT * 50, inside).await.unwrap()

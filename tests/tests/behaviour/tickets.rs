@@ -1,25 +1,27 @@
-//! A hold that is given away by its ticket, and adopted: [`LockGuard::into_ticket`](lock_runtime::LockGuard::into_ticket).
+//! A hold that is given away as a ticket, and adopted: [`LockGuard::into_ticket`](lock_runtime::LockGuard::into_ticket).
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::poll;
-use lock_runtime::{LockError, LockGuard, LockManager, LockMode, LockTicket};
+use lock_runtime::{LockError, LockGuard, LockManager, LockMode, LockTicket, OnBusy};
 use tests::over_every_store;
-use tests::patience::{NOISE, at_rest};
+use tests::patience::{NOISE, Stopwatch, at_rest};
 use tests::stores::World;
 use tokio::time::{Instant, sleep};
 
-use crate::{LONG, SHORT, comes_free, is_free};
+use crate::{Dropped, LONG, SHORT, is_free, wait_until_free};
 
 over_every_store![
     a_ticket_is_adopted_by_another_process_and_nobody_gets_the_lock_in_between,
     a_ticket_is_adopted_once,
     the_giver_owns_nothing_any_more,
-    of_adopters_at_once_one_succeeds,
+    one_of_several_concurrent_adopters_succeeds,
     a_ticket_is_adopted_in_the_process_that_gave_it,
-    who_waits_in_the_process_of_the_adopter_waits_on,
+    waiters_in_the_process_of_the_adopter_keep_waiting,
     an_adopted_hold_is_an_ordinary_one,
     an_adopter_draws_a_larger_fencing_token,
     a_lock_that_nobody_adopts_is_free_when_the_time_is_over,
@@ -30,15 +32,18 @@ over_every_store![
     a_look_shows_that_a_lock_waits_for_its_adopter,
     a_permit_is_given_away,
     readers_and_several_keys_are_not_given_away,
-    what_is_dropped_on_the_way_leaves_nothing,
+    a_dropped_into_ticket_or_adopt_leaves_nothing,
     an_adopter_in_another_namespace_gets_the_same_lock,
     a_mistaken_ticket_is_refused,
+    a_body_runs_under_an_adopted_hold,
+    a_body_under_an_adopted_hold_is_dropped_when_the_hold_is_lost,
+    an_adopted_hold_that_is_replaced_does_not_count_as_lost,
 ];
 
 /// Longer than a test takes.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// Whether locks can't be given away here. Then nothing is sent.
+/// Whether the store has no tickets. If so, checks that it refuses without sending a command.
 async fn refuses_tickets(world: &World) -> bool {
     if !world.is_quorum() {
         return false;
@@ -50,7 +55,7 @@ async fn refuses_tickets(world: &World) -> bool {
     let refused = guard.into_ticket(KEPT).await.unwrap_err();
     assert!(matches!(refused, LockError::InvalidSetting { setting: "ticket", .. }), "{refused:?}");
     assert!(refused.to_string().contains("a quorum's lock can't wait for an adopter"), "{refused}");
-    comes_free(&manager, "k").await;
+    wait_until_free(&manager, "k").await;
     let text = format!("lock-ticket {:032x}.1@h|ticket p:k", 7);
     let before = at_rest("nothing is under way", LONG, commands).await;
     let ticket: LockTicket = text.parse().unwrap();
@@ -74,7 +79,7 @@ fn assert_lost<T>(outcome: Result<T, LockError>) {
     assert!(matches!(error, LockError::Lost { completed: false, forced: false, .. }), "{error:?}");
 }
 
-/// The ticket as it comes out of a queue.
+/// The ticket after a round trip as text, as through a message queue.
 fn sent(ticket: &LockTicket) -> LockTicket {
     ticket.to_string().parse().unwrap()
 }
@@ -92,7 +97,7 @@ async fn a_ticket_is_adopted_by_another_process_and_nobody_gets_the_lock_in_betw
     let both = async {
         tokio::select! { _ = &mut waits => true, _ = &mut waits_here => true, () = sleep(SHORT) => false }
     };
-    assert!(!both.await, "nobody gets the lock");
+    assert!(!both.await, "somebody else got the lock");
     assert!(!is_free(&giver, "k").await);
     let adopted = worker.adopt(sent(&ticket)).await.unwrap();
     assert_eq!((adopted.key(), adopted.is_valid()), ("p:k", true));
@@ -104,7 +109,7 @@ async fn a_ticket_is_adopted_by_another_process_and_nobody_gets_the_lock_in_betw
         tokio::select! { guard = &mut waits => guard, guard = &mut waits_here => guard }
     };
     next.await.unwrap().release().await.unwrap();
-    assert!(start.elapsed() < NOISE, "the release passes the lock on: {:?}", start.elapsed());
+    assert!(start.elapsed() < NOISE, "the release did not pass the lock on: {:?}", start.elapsed());
 }
 
 async fn a_ticket_is_adopted_once(world: World) {
@@ -121,8 +126,8 @@ async fn a_ticket_is_adopted_once(world: World) {
     adopted.extend(LONG).await.unwrap();
     adopted.release().await.unwrap();
     assert_lost(worker.adopt(ticket).await);
-    comes_free(&giver, "k").await;
-    comes_free(&worker, "k").await;
+    wait_until_free(&giver, "k").await;
+    wait_until_free(&worker, "k").await;
 }
 
 async fn the_giver_owns_nothing_any_more(world: World) {
@@ -141,7 +146,7 @@ async fn the_giver_owns_nothing_any_more(world: World) {
     adopted.release().await.unwrap();
 }
 
-async fn of_adopters_at_once_one_succeeds(world: World) {
+async fn one_of_several_concurrent_adopters_succeeds(world: World) {
     if refuses_tickets(&world).await {
         return;
     }
@@ -175,7 +180,7 @@ async fn a_ticket_is_adopted_in_the_process_that_gave_it(world: World) {
     assert!(is_free(&other, "k").await);
 }
 
-async fn who_waits_in_the_process_of_the_adopter_waits_on(world: World) {
+async fn waiters_in_the_process_of_the_adopter_keep_waiting(world: World) {
     if refuses_tickets(&world).await {
         return;
     }
@@ -190,8 +195,8 @@ async fn who_waits_in_the_process_of_the_adopter_waits_on(world: World) {
     let adopting = worker.adopt(ticket);
     let adopted = tokio::select! {
         biased;
-        _ = &mut first => panic!("it holds beside the adopter"),
-        _ = &mut second => panic!("it holds beside the adopter"),
+        _ = &mut first => panic!("it got the lock while the adopter holds it"),
+        _ = &mut second => panic!("it got the lock while the adopter holds it"),
         adopted = adopting => adopted.unwrap(),
     };
     let both = async {
@@ -200,7 +205,7 @@ async fn who_waits_in_the_process_of_the_adopter_waits_on(world: World) {
     assert!(!both.await && adopted.is_valid());
     let start = Instant::now();
     adopted.release().await.unwrap();
-    let first = tokio::select! { guard = &mut first => guard.unwrap(), _ = &mut second => panic!("it came later") };
+    let first = tokio::select! { guard = &mut first => guard.unwrap(), _ = &mut second => panic!("it overtook the first waiter") };
     first.release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
     assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
@@ -214,14 +219,14 @@ async fn an_adopted_hold_is_an_ordinary_one(world: World) {
     let ticket = hold(&giver).await.into_ticket(Duration::from_secs(1)).await.unwrap();
     let renewed = worker.adopt_with(ticket, |request| request.expire(SHORT)).await.unwrap();
     sleep(SHORT * 5).await;
-    assert!(renewed.is_valid() && !is_free(&giver, "k").await, "it is renewed, and lasts longer than the ticket");
+    assert!(renewed.is_valid() && !is_free(&giver, "k").await, "it was not renewed, and ended with the ticket");
     let ticket = renewed.into_ticket(KEPT).await.unwrap();
     let left = worker.adopt_with(ticket, |request| request.expire(SHORT).renew(false)).await.unwrap();
     left.lost().await;
     assert!(left.release().await.unwrap_err().is_lost());
-    comes_free(&giver, "k").await;
+    wait_until_free(&giver, "k").await;
     drop(worker.adopt(give(&giver).await).await.unwrap());
-    comes_free(&giver, "k").await;
+    wait_until_free(&giver, "k").await;
 }
 
 async fn an_adopter_draws_a_larger_fencing_token(world: World) {
@@ -249,11 +254,11 @@ async fn a_lock_that_nobody_adopts_is_free_when_the_time_is_over(world: World) {
     let (giver, worker) = (world.manager().await, world.manager().await);
     let kept = Duration::from_secs(1);
     let guard = giver.lock("p", "k").expire(Duration::from_millis(50)).acquire().await.unwrap();
-    let before = Instant::now();
+    let before = Stopwatch::start();
     let ticket = guard.into_ticket(kept).await.unwrap();
     let given = Instant::now();
     let next = worker.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-    assert!(before.elapsed() >= kept, "{:?}", before.elapsed());
+    assert!(before.counted() >= kept, "{:?}", before.elapsed());
     assert!(given.elapsed() < kept + Duration::from_secs(1) + NOISE, "{:?}", given.elapsed());
     assert_lost(worker.adopt(ticket).await);
     assert!(next.is_valid());
@@ -280,7 +285,7 @@ async fn a_ticket_is_given_back(world: World) {
     };
     let (guard, start) = tokio::join!(waiting, release);
     guard.unwrap().release().await.unwrap();
-    assert!(start.elapsed() < NOISE, "it is passed on: {:?}", start.elapsed());
+    assert!(start.elapsed() < NOISE, "it was not passed on: {:?}", start.elapsed());
 }
 
 async fn a_ticket_outlives_its_manager(world: World) {
@@ -303,12 +308,12 @@ async fn a_lost_hold_has_no_ticket(world: World) {
     let guard = giver.lock("p", "k").expire(Duration::from_millis(50)).renew(false).acquire().await.unwrap();
     guard.lost().await;
     assert_lost(guard.into_ticket(KEPT).await);
-    comes_free(&worker, "k").await;
+    wait_until_free(&worker, "k").await;
     let guard = hold(&giver).await;
     assert!(worker.force_release("p", "k").await.unwrap());
     let error = guard.into_ticket(KEPT).await.unwrap_err();
     assert!(matches!(error, LockError::Lost { completed: false, .. }), "{error:?}");
-    comes_free(&worker, "k").await;
+    wait_until_free(&worker, "k").await;
 }
 
 async fn a_lock_that_waits_for_its_adopter_is_taken_by_force(world: World) {
@@ -320,7 +325,7 @@ async fn a_lock_that_waits_for_its_adopter_is_taken_by_force(world: World) {
     let start = Instant::now();
     assert!(worker.force_release("p", "k").await.unwrap());
     assert!(is_free(&worker, "k").await);
-    assert!(start.elapsed() < NOISE, "nobody has to stop: {:?}", start.elapsed());
+    assert!(start.elapsed() < NOISE, "there was no holder to wait for: {:?}", start.elapsed());
     assert_lost(worker.adopt(ticket).await);
     let guard = worker.adopt(give(&giver).await).await.unwrap();
     assert!(giver.force_release("p", "k").await.unwrap());
@@ -361,7 +366,7 @@ async fn a_permit_is_given_away(world: World) {
     let other = permit(&worker).acquire().await.unwrap();
     let ticket = given.into_ticket(KEPT).await.unwrap();
     let is_full = async || permit(&giver).try_acquire().await.unwrap().is_none();
-    assert!(is_full().await, "the ticket counts");
+    assert!(is_full().await, "the ticket does not count as a permit");
     let seen = worker.inspect("p", "k").await.unwrap().unwrap();
     assert!(!seen.awaits_adopter && seen.holders.len() == 2, "the other permit is held: {seen:?}");
     let adopted = worker.adopt(sent(&ticket)).await.unwrap();
@@ -400,11 +405,11 @@ async fn readers_and_several_keys_are_not_given_away(world: World) {
     for kept in [Duration::ZERO, Duration::from_millis(1), Duration::from_hours(400 * 24)] {
         refused(hold(&manager).await.into_ticket(kept).await);
     }
-    comes_free(&manager, "k").await;
-    comes_free(&manager, "l").await;
+    wait_until_free(&manager, "k").await;
+    wait_until_free(&manager, "l").await;
 }
 
-async fn what_is_dropped_on_the_way_leaves_nothing(world: World) {
+async fn a_dropped_into_ticket_or_adopt_leaves_nothing(world: World) {
     if refuses_tickets(&world).await {
         return;
     }
@@ -420,7 +425,7 @@ async fn what_is_dropped_on_the_way_leaves_nothing(world: World) {
             tokio::task::yield_now().await;
         }
         drop(giving);
-        comes_free(&worker, "k").await;
+        wait_until_free(&worker, "k").await;
         let ticket = give(&giver).await;
         let mut adopting = Box::pin(worker.adopt(ticket.clone()));
         for _ in 0..polls {
@@ -430,9 +435,9 @@ async fn what_is_dropped_on_the_way_leaves_nothing(world: World) {
             tokio::task::yield_now().await;
         }
         drop(adopting);
-        // The server may not have come to it. Then the ticket is still good.
+        // The server may not have executed the adoption. Then the ticket is still valid.
         let _ = worker.release_ticket(ticket).await;
-        comes_free(&giver, "k").await;
+        wait_until_free(&giver, "k").await;
     }
 }
 
@@ -464,4 +469,79 @@ async fn a_mistaken_ticket_is_refused(world: World) {
     }
     assert!(is_free(&worker, "other").await);
     worker.adopt(ticket).await.unwrap().release().await.unwrap();
+}
+
+async fn a_body_runs_under_an_adopted_hold(world: World) {
+    if refuses_tickets(&world).await {
+        return;
+    }
+    let (giver, adopter) = (world.manager().await, world.manager().await);
+    let ticket = giver.lock("p", "k").timeout(LONG).acquire().await.unwrap().into_ticket(KEPT).await.unwrap();
+    let again = ticket.clone();
+    let body = async {
+        assert!(!is_free(&giver, "k").await);
+        // The body enters the lock that its own task holds.
+        adopter.lock("p", "k").fenced(true).run(async { 42 }).await
+    };
+    assert_eq!(adopter.run_adopted(ticket, body).await.unwrap().unwrap(), 42);
+    assert!(is_free(&giver, "k").await);
+    let over = adopter.run_adopted(again, async { unreachable!("it was adopted") }).await.map(|(): ()| ());
+    assert!(matches!(over, Err(LockError::Lost { ticket: true, completed: false, .. })), "{over:?}");
+    assert_eq!((adopter.stats().held, adopter.stats().lost), (0, 0));
+}
+
+async fn a_body_under_an_adopted_hold_is_dropped_when_the_hold_is_lost(world: World) {
+    if refuses_tickets(&world).await {
+        return;
+    }
+    let (giver, adopter) = (world.manager().await, world.manager().await);
+    for forced in [false, true] {
+        let ticket = giver.lock("p", "k").timeout(LONG).acquire().await.unwrap().into_ticket(KEPT).await.unwrap();
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let body = async {
+            let _dropped = Dropped(Arc::clone(&is_dropped));
+            std::future::pending::<()>().await;
+        };
+        let running =
+            adopter.run_adopted_with(ticket, |request| if forced { request } else { request.max_hold(SHORT) }, body);
+        let force = async {
+            sleep(SHORT / 2).await;
+            if forced {
+                assert!(giver.force_release("p", "k").await.unwrap());
+            }
+        };
+        let (lost, ()) = tokio::join!(running, force);
+        let is_as_told = match &lost {
+            Err(LockError::Lost { completed: false, forced: by_force, max_hold, ticket: false, .. }) => {
+                (*by_force, max_hold.is_some()) == (forced, !forced)
+            }
+            _ => false,
+        };
+        assert!(is_as_told && is_dropped.load(Ordering::SeqCst), "{lost:?}");
+        wait_until_free(&giver, "k").await;
+    }
+}
+
+async fn an_adopted_hold_that_is_replaced_does_not_count_as_lost(world: World) {
+    if refuses_tickets(&world).await {
+        return;
+    }
+    let (giver, adopter) = (world.manager().await, world.manager().await);
+    // The giver's request lets itself be replaced, or the adopter's does, or neither.
+    for (given, adopted, lost) in
+        [(OnBusy::Replace, OnBusy::Wait, 0), (OnBusy::Wait, OnBusy::Replace, 0), (OnBusy::Wait, OnBusy::Wait, 1)]
+    {
+        let guard = giver.lock("p", "k").timeout(LONG).on_busy(given).acquire().await.unwrap();
+        let ticket: LockTicket = guard.into_ticket(KEPT).await.unwrap().to_string().parse().unwrap();
+        let before = adopter.stats().lost;
+        let forever = std::future::pending::<()>();
+        let export = adopter.run_adopted_with(ticket, |request| request.on_busy(adopted), forever);
+        let newer = async {
+            sleep(SHORT).await;
+            giver.lock("p", "k").timeout(LONG).on_busy(OnBusy::Replace).run(async {}).await.unwrap();
+        };
+        let (replaced, ()) = tokio::join!(export, newer);
+        assert!(matches!(replaced, Err(LockError::Lost { forced: true, .. })), "{replaced:?}");
+        assert_eq!(adopter.stats().lost - before, lost, "{given:?} {adopted:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Every time that a user hands in, from nothing to the longest `Duration`: it works, or it is refused in words.
+//! Every duration that a user can set, from zero to `Duration::MAX`: it works, or the error says why not.
 
 use std::ops::RangeInclusive;
 use std::panic;
@@ -25,12 +25,12 @@ const MILLI: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_hours(1);
 const YEAR: Duration = Duration::from_hours(365 * 24);
 
-/// Both sides of each bound, and what overflows when it is multiplied or added to an instant.
+/// Both sides of each bound, and durations that overflow when they are multiplied or added to an instant.
 const TIMES: [Duration; 13] = [
     NONE,
     NANO,
     MILLI,
-    // Longer than a busy machine needs for a hold: a shorter `max_hold` would end it.
+    // Longer than a hold takes on a busy machine; a shorter `max_hold` would end it.
     Duration::from_secs(30),
     HOUR,
     Duration::from_nanos(3_600_000_000_001),
@@ -43,10 +43,10 @@ const TIMES: [Duration; 13] = [
     Duration::MAX,
 ];
 
-/// With a shorter time than this a busy machine may fail. Then the error is of the time, and not of the setting.
+/// With a shorter time a busy machine may fail. Then the error is about the time, not about the setting.
 const ENOUGH: Duration = Duration::from_secs(1);
 
-/// A time that a user sets, and which times are accepted.
+/// A setting, and the durations that it accepts.
 struct Time<S> {
     name: &'static str,
     set: S,
@@ -66,18 +66,19 @@ fn longest_linger(world: &World) -> Duration {
     if world.is_quorum() { NONE } else { Duration::from_secs(2) }
 }
 
-fn times_of_a_manager(world: &World) -> [Time<OfManager>; 11] {
+fn times_of_a_manager(world: &World) -> [Time<OfManager>; 12] {
     let time = |name, set: OfManager, accepted| Time { name, set, accepted };
     let expire = Duration::from_secs(30);
-    // On a quorum the longest lease is an hour, and the grace is a part of it.
+    // On a quorum the longest lease is an hour, which includes the grace.
     let grace = if world.is_quorum() { HOUR.saturating_sub(expire) } else { HOUR };
-    let confirms = world.servers().len() < 3;
-    let replicas = if confirms && !world.servers().is_empty() { NANO..=Duration::from_millis(250) } else { NOTHING };
+    let has_replicas = !world.is_quorum() && !world.servers().is_empty();
+    let replicas = if has_replicas { NANO..=Duration::from_millis(250) } else { NOTHING };
     [
         time("command_timeout", Builder::command_timeout, MILLI..=HOUR),
         time("connect_timeout", Builder::connect_timeout, MILLI..=HOUR),
         time("default_timeout", Builder::default_timeout, NONE..=Duration::MAX),
         time("default_expire", Builder::default_expire, Duration::from_millis(10)..=longest_lease(world)),
+        time("default_max_hold", Builder::default_max_hold, Duration::from_millis(10)..=YEAR),
         time("max_lease", Builder::max_lease, expire..=YEAR),
         time("grace", Builder::grace, NONE..=grace),
         time("linger", Builder::linger, NONE..=longest_linger(world)),
@@ -96,12 +97,12 @@ fn times_of_a_request(world: &World) -> [Time<OfRequest>; 5] {
         time("expire", LockRequest::expire, Duration::from_millis(10)..=lease),
         time("linger", LockRequest::linger, NONE..=longest_linger(world)),
         time("max_hold", LockRequest::max_hold, Duration::from_millis(10)..=YEAR),
-        // The lease is longer than that by a command timeout and the allowance for clocks that drift.
+        // The lease must be longer by a command timeout and the allowance for clock drift.
         time("at_least", LockRequest::at_least, NONE..=lease / 2),
     ]
 }
 
-/// Fails when any thread has panicked since the last look. A panic in a task of the library is seen by nobody else.
+/// Fails if any thread has panicked since the last call. Nothing else reports a panic in one of the library's tasks.
 fn assert_no_panic(what: &str) {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     static HOOK: std::sync::Once = std::sync::Once::new();
@@ -129,7 +130,7 @@ impl<S> Time<S> {
     }
 }
 
-/// All that has a time: a hold, a waiter behind it, and a longer lease.
+/// Uses everything that takes a duration: a hold, a waiter behind it, and an extension.
 async fn lock(request: impl Fn() -> LockRequest) -> Result<(), LockError> {
     let guard = request().acquire().await?;
     let waiter = timeout(Duration::from_millis(10), request().acquire()).await;
@@ -159,7 +160,7 @@ async fn every_time_of_a_request_works_or_is_refused_in_words(world: World) {
     for setting in times_of_a_request(&world) {
         for (number, time) in TIMES.into_iter().enumerate() {
             let key = format!("{}-{number}", setting.name);
-            // A lock that is kept for `at_least` is not free for the next trial.
+            // A new key for each trial, because `at_least` may keep the old one busy.
             let one = lock(|| (setting.set)(manager.lock("p", &key), time));
             setting.assert(time, timeout(LONG, one).await.ok());
             let all = [format!("{key}-a"), format!("{key}-b")];
@@ -242,7 +243,7 @@ async fn the_longest_times_outlast_servers_that_are_silent(world: World) {
             assert_eq!(outcome.is_err(), !world.servers().is_empty(), "{outcome:?}");
         }
         world.servers().iter().for_each(|server| server.thaw());
-        // With `fail_fast` the servers count as unreachable until one of them answers.
+        // With `fail_fast`, the servers count as unreachable until one of them answers.
         let again = async {
             loop {
                 match manager.lock("p", "after").timeout(SHORT).acquire().await {

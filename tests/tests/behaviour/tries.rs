@@ -1,4 +1,4 @@
-//! Single tries of one process at the same moment, on several threads: each is told at once what is the case (promise 7).
+//! Concurrent single tries of one process, on several threads: each returns at once with the right result (promise 7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::LONG;
 
-/// For so long the one that gets the lock keeps it. A try that sleeps through that is told too late.
+/// How long the winner keeps the lock. A try that waits that long returns too late.
 const HELD: Duration = Duration::from_millis(100);
 const ROUNDS: u32 = 40;
 const TRIES: usize = 5;
@@ -31,7 +31,7 @@ async fn try_once(locks: LockManager, round: u32, together: Arc<Barrier>) -> (Du
     (took, is_had)
 }
 
-async fn tries_at_once_are_told_at_once(world: World) {
+async fn concurrent_tries_return_at_once(world: World) {
     let locks = world.manager_with(LockManager::builder().command_timeout(LONG)).await;
     for round in 0..ROUNDS {
         let together = Arc::new(Barrier::new(TRIES));
@@ -43,21 +43,21 @@ async fn tries_at_once_are_told_at_once(world: World) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tries_at_once_are_told_at_once_in_memory() {
-    tries_at_once_are_told_at_once(World::memory()).await;
+async fn concurrent_tries_return_at_once_in_memory() {
+    concurrent_tries_return_at_once(World::memory()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tries_at_once_are_told_at_once_by_a_server() {
-    tries_at_once_are_told_at_once(World::redis()).await;
+async fn concurrent_tries_return_at_once_on_a_server() {
+    concurrent_tries_return_at_once(World::redis()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tries_at_once_are_told_at_once_by_a_cluster() {
-    tries_at_once_are_told_at_once(World::cluster(Kind::Redis)).await;
+async fn concurrent_tries_return_at_once_on_a_cluster() {
+    concurrent_tries_return_at_once(World::cluster(Kind::Redis)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tries_at_once_are_told_at_once_by_a_quorum() {
-    tries_at_once_are_told_at_once(World::quorum_of_three(Kind::Redis)).await;
+async fn concurrent_tries_return_at_once_on_a_quorum() {
+    concurrent_tries_return_at_once(World::quorum_of_three(Kind::Redis)).await;
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the input is said at the earliest point, and never by a panic.
+//! Bad input is reported as early as possible, and never by a panic.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use tests::server::{Server, free_port};
 
 const CANARY: &str = "canary-7f3a";
 
-/// Everything that an error says: about itself and about its causes.
+/// The text of an error and of all its causes.
 fn everything(error: &LockError) -> String {
     let mut text = format!("{error}\n{error:?}\n{error:#?}");
     let mut cause = error.source();
@@ -30,7 +30,7 @@ async fn refused(url: &str) -> LockError {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_a_password_is_told_from_one_that_refuses_it() {
+async fn a_missing_password_and_a_wrong_one_have_different_errors() {
     let server = Server::with_password("right");
     let none = refused(&format!("redis://{}", server.address())).await.to_string();
     assert!(none.contains("wants a password") && none.contains("redis://:password@host"), "{none}");
@@ -43,7 +43,7 @@ async fn a_server_that_worked_and_was_killed_is_not_suspected_of_tls() {
     let mut server = Server::start();
     let manager = LockManager::connect(&server.url()).await.unwrap();
     manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
-    // What is in the way of it takes connections and closes them, as one does whose server is gone.
+    // The proxy in front of it accepts connections and closes them, like any proxy whose server is down.
     let address = server.address();
     server.kill();
     let gone = TcpListener::bind(address).unwrap();
@@ -61,7 +61,7 @@ async fn no_text_ever_shows_a_password() {
     let port = free_port();
     let mut errors = Vec::new();
     for url in [
-        // Wrong, refused by the server; right, refused by the network; and URLs that can't be read.
+        // A wrong password, which the server refuses; a right one, on a port where nothing listens; and URLs that don't parse.
         server.url().replace("right", CANARY),
         format!("redis://somebody:{CANARY}@{}", server.address()),
         format!("redis://:{CANARY}@127.0.0.1:{port}"),
@@ -136,7 +136,7 @@ async fn a_server_that_never_answers_is_reported_within_the_connect_timeout() {
     assert!(start.elapsed() < timeout + Duration::from_millis(100) + NOISE, "{:?}", start.elapsed());
 }
 
-/// A server that answers every command with what `answer` says to its words.
+/// A server that replies to each command with the result of `answer`.
 fn pretend(answer: fn(&[String]) -> String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -171,7 +171,7 @@ async fn an_old_server_is_refused_by_name_of_its_version_and_of_what_it_lacks() 
         "HELLO" => {
             "%3\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n$5\r\nproto\r\n:3\r\n".to_owned()
         }
-        // As Redis 6.2 has it.
+        // What Redis 6.2 replies.
         "PEXPIRE" if words.len() > 3 => "-ERR wrong number of arguments for 'pexpire' command\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     });
@@ -225,7 +225,7 @@ async fn a_key_that_names_nothing_is_refused_before_anything_runs() {
         manager.lock("p", &None::<u64>).run(body()).await,
         manager.lock("p", &("a", "")).run(body()).await,
         manager.lock("p", &"x".repeat(1024)).run(body()).await,
-        // Short as written, too long as escaped.
+        // Short as written, and too long when escaped.
         manager.lock("p", &":".repeat(400)).run(body()).await,
         manager.lock("p", &"x".repeat(10_000_000)).run(body()).await,
         manager.lock("", "k").run(body()).await,
@@ -320,7 +320,7 @@ async fn a_setting_out_of_bounds_is_refused_by_connect() {
     }
 }
 
-/// In memory there is nothing to connect.
+/// In memory `connect` is not called.
 #[tokio::test]
 async fn a_setting_out_of_bounds_is_refused_by_the_first_request_in_memory() {
     for (what, mistake) in MISTAKES {
@@ -331,7 +331,7 @@ async fn a_setting_out_of_bounds_is_refused_by_the_first_request_in_memory() {
 }
 
 #[tokio::test]
-async fn any_label_comes_back_as_it_was() {
+async fn any_label_is_reported_unchanged() {
     let server = Server::start();
     for label in ["", "a b", "a@b.1", "a|b%7C", "line\nbreak", "ü", "wait for it 1 2"] {
         let manager = LockManager::builder().url(&server.url()).label(label).connect().await.unwrap();
@@ -342,7 +342,7 @@ async fn any_label_comes_back_as_it_was() {
             panic!("{error:?}");
         };
         assert_eq!(holder.as_deref(), Some(label));
-        // A hand-off works under such a name, too.
+        // A hand-off works with such a label, too.
         let (released, waited) = tokio::join!(
             async {
                 tokio::time::sleep(Duration::from_millis(30)).await;
@@ -356,7 +356,7 @@ async fn any_label_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_place_without_a_runtime_is_told_so_in_words() {
+fn a_call_without_a_runtime_says_so() {
     let told = LockManager::connect("redis://127.0.0.1:1").now_or_never().unwrap().unwrap_err();
     assert!(told.to_string().contains("inside of a tokio runtime"), "{told}");
     assert!(LockManager::connect("memory://").now_or_never().unwrap().is_ok());

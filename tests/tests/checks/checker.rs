@@ -1,6 +1,7 @@
-//! The checker can fail: locks with the mistakes that are made most are caught, under the faults that the soak sends.
+//! The checker catches locks with the most common mistakes, under the soak's faults.
 
 mod broken;
+mod operations;
 mod scene;
 
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tests::soak::round::Setting;
 use tests::soak::worker::Role;
 use tests::soak::{Plan, Report, round, serve};
 
-/// Not a test of its own: what the workers of this file do.
+/// No test: the workers of this file run it in processes of their own.
 #[test]
 fn worker() {
     let Some(role) = child::role() else { return };
@@ -26,13 +27,13 @@ fn worker() {
     }
 }
 
-/// The usual faults, for rounds with one seed after the other, until a check whose name starts with one of `checks` finds something.
-/// Nearly always the first round does.
+/// Plays rounds with the usual faults, each with another seed, until a check whose name starts with one of `checks` finds something.
+/// Nearly always the first round is enough.
 fn caught<L: Lock>(lock: &str, checks: &[&str]) {
     let start = Instant::now();
     let mut total = Report::default();
     for seed in 1.. {
-        let setting = Setting { lock, test: Some("checker::worker"), is_over: &|| false, keep: None };
+        let setting = Setting::new(lock, Some("checker::worker"), &|| false);
         total.add(round::<L>(&Plan::short(seed), setting));
         let is_caught = total.violations.iter().any(|one| checks.iter().any(|check| one.check.starts_with(check)));
         if is_caught {
@@ -46,8 +47,8 @@ fn caught<L: Lock>(lock: &str, checks: &[&str]) {
 const BUDGET: Duration = Duration::from_secs(40);
 
 #[test]
-fn the_checker_lets_a_lock_without_these_mistakes_pass() {
-    let setting = Setting { lock: "good", test: Some("checker::worker"), is_over: &|| false, keep: None };
+fn the_checker_accepts_a_lock_without_these_mistakes() {
+    let setting = Setting::new("good", Some("checker::worker"), &|| false);
     let report = round::<Good>(&Plan::short(1), setting);
     assert!(report.is_well(), "{report}");
 }
@@ -62,8 +63,8 @@ fn the_checker_catches_a_deletion_without_token() {
     caught::<DeletesWithoutToken>("deletes without token", &["C1", "C7"]);
 }
 
-// The other two mistakes show when one command is late by more than the rest of a lease, and others want the lock just then. A round may
-// go by without that, so each has its scene.
+// The other two mistakes only show when one command is late by more than the rest of a lease while others want the lock. That may not
+// happen in a round, so each has a scripted scene.
 
 #[tokio::test]
 async fn the_checker_catches_a_look_before_the_deletion() {
@@ -75,7 +76,7 @@ async fn the_checker_catches_a_look_before_the_deletion() {
 
 #[tokio::test]
 async fn the_checker_catches_a_deadline_counted_from_the_reply() {
-    // A machine that is busy for as long as the reply is late hides it.
+    // If the machine is busy for as long as the reply is late, the mistake does not show. Then play the scene again.
     for _ in 0..20 {
         let found = Scene::start().grant_is_late::<Good>().await;
         assert!(found.is_empty(), "{found:?}");

@@ -1,4 +1,4 @@
-//! What checks the lock can fail itself, and what a user gets wrong is told.
+//! Checks of the checkers, of the docs, of telemetry, and of the errors for a user's mistakes.
 
 mod bad_input;
 mod checker;
@@ -12,3 +12,4 @@ mod surroundings;
 mod telemetry;
 mod track_record;
 mod users_build;
+mod wire_format;

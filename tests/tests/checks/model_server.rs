@@ -1,6 +1,5 @@
-//! The model of a server is right: it answers, pushes and stores what real servers do, step by step through histories
-//! that are made at random. It is a model of Redis 7.0, and has the script time of newer servers as well; the words in which
-//! Valkey refuses are told apart in `pair`.
+//! The model server replies, pushes and stores the same as real servers, step by step through random histories. It models
+//! Redis 7.0, and knows the script time of newer servers as well. `pair` translates Valkey's error texts.
 
 mod foreign;
 mod pair;
@@ -24,12 +23,12 @@ fn the_model_does_what_valkey_does() {
 }
 
 #[test]
-fn scripts_of_any_kind_do_what_they_do_on_redis() {
+fn any_script_does_what_it_does_on_redis() {
     texts::compare(Kind::Redis);
 }
 
 #[test]
-fn scripts_of_any_kind_do_what_they_do_on_valkey() {
+fn any_script_does_what_it_does_on_valkey() {
     texts::compare(Kind::Valkey);
 }
 
@@ -54,7 +53,7 @@ fn compare(kind: Kind) {
                 Err(Failure::Unclear) => {}
             }
         }
-        Err(TestCaseError::fail("this machine is too slow, or its clock too unsteady, to tell what ended before what"))
+        Err(TestCaseError::fail("this machine is too slow, or its clock too unsteady, to know which key expired first"))
     });
     match outcome {
         Ok(()) => {}

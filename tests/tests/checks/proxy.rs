@@ -1,6 +1,6 @@
-//! The proxy does to single commands and connections what it is told, and nothing to others.
+//! The proxy's faults hit the planned commands and connections, and no others.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,21 @@ fn reset(proxy: &Proxy, line: LineNumber) {
     is_gone(proxy, line);
 }
 
+/// A client that still dials it must not find another test's server there.
+#[test]
+fn the_port_of_a_dropped_proxy_is_not_reused() {
+    let server = Server::start();
+    let proxy = Proxy::before(&server);
+    let address = proxy.address();
+    drop(proxy);
+    let is_refused = || TcpStream::connect(&address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    eventually_blocking("nobody listens", Duration::from_secs(2), is_refused);
+    // Bind without the option that lets two sockets share a port, like a kernel that looks for a free one.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let error = socket.bind(&address.parse::<std::net::SocketAddr>().unwrap().into()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+}
+
 #[test]
 fn one_connection_is_hit_and_the_others_are_not() {
     let server = Server::start();
@@ -49,9 +64,9 @@ fn one_connection_is_hit_and_the_others_are_not() {
         let before = count(&mut good).unwrap();
         hit(&proxy, line);
         count(&mut bad).unwrap_err();
-        assert_eq!(count(&mut good).unwrap(), before + 1, "the hit command was executed");
+        assert_eq!(count(&mut good).unwrap(), before + 1, "the server must execute the command that was hit");
     }
-    assert_eq!(proxy.count(), 0, "nothing is written down");
+    assert_eq!(proxy.count(), 0, "the traffic is recorded");
 }
 
 #[test]
@@ -83,11 +98,11 @@ fn a_connection_that_is_mute_from_a_reply_on_stays_mute() {
     proxy.plan(ANY, Fault::MuteFromReply);
     assert!(count(&mut connection).unwrap_err().is_timeout());
     assert!(proxy.is_through());
-    assert_eq!(server.ask::<u64>("GET n"), 1, "it is executed");
-    assert_eq!(count(&mut connect(&proxy)).unwrap(), 2, "others are well");
+    assert_eq!(server.ask::<u64>("GET n"), 1, "the server must execute it");
+    assert_eq!(count(&mut connect(&proxy)).unwrap(), 2, "other connections must work");
 }
 
-/// A reply that came through would be taken for that of the command before it.
+/// A client would take a reply that came through for the reply to an earlier command.
 #[test]
 fn a_mute_connection_lets_no_delayed_reply_through() {
     let server = Server::start();
@@ -96,20 +111,22 @@ fn a_mute_connection_lets_no_delayed_reply_through() {
     proxy.plan("INCR", Fault::MuteFromReply);
     proxy.plan("INCR", Fault::DelayReply(Duration::from_millis(1)));
     connection.write_all(&b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n".repeat(2)).unwrap();
-    eventually_blocking("both are executed", Duration::from_secs(1), || server.ask::<Option<u64>>("GET n") == Some(2));
+    eventually_blocking("the server executes both", Duration::from_secs(1), || {
+        server.ask::<Option<u64>>("GET n") == Some(2)
+    });
     connection.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     assert!(connection.read(&mut [0; 64]).is_err(), "nothing comes");
 }
 
-/// Whoever writes down what was broken must not write down when it was planned.
+/// A history records when a fault hit, not when it was planned.
 #[test]
-fn a_plan_tells_when_it_met_its_command() {
+fn a_plan_knows_when_its_fault_hit() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let met = proxy.plan("INCR", Fault::DelayReply(Duration::from_millis(1)));
     let mut connection = connect(&proxy);
     let _: String = redis::cmd("PING").query(&mut connection).unwrap();
-    assert_eq!(met.at(), None, "no such command came by");
+    assert_eq!(met.at(), None, "the fault hit another command");
     let before = history::event::now();
     count(&mut connection).unwrap();
     assert!((before..=history::event::now()).contains(&met.at().unwrap()));
@@ -124,9 +141,9 @@ fn forgotten_plans_do_nothing() {
     assert_eq!(count(&mut connect(&proxy)).unwrap(), 1);
 }
 
-/// Twenty commands that are sent together take one round trip together, and the first bytes one more.
+/// Twenty pipelined commands take one round trip together, and the first bytes one more.
 #[test]
-fn a_distance_delays_and_does_not_serialise() {
+fn a_distance_adds_latency_and_does_not_serialise() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     proxy.move_away(Distance::of_millis(100));

@@ -1,4 +1,4 @@
-//! A password or an owner token is in no text: no error with all its causes, no `Debug`, no event.
+//! No text shows a password or an owner token: no error with all its causes, no `Debug`, no event.
 
 use std::error::Error as _;
 use std::fmt::{Debug, Write as _};
@@ -16,7 +16,7 @@ const PASSWORD: &str = "canary-7f3a";
 const SHORT: Duration = Duration::from_millis(150);
 const LONG: Duration = Duration::from_secs(10);
 
-/// A server with a password, a proxy that sees every token, and all that was said.
+/// A server with a password, a proxy that sees every token, and all texts that the library gave out.
 struct World {
     server: Server,
     proxy: Proxy,
@@ -42,18 +42,18 @@ impl World {
 
     async fn manager(&self) -> LockManager {
         let builder = LockManager::builder().url(&self.url());
-        self.hears(&builder);
+        self.record(&builder);
         let manager = builder.connect().await.unwrap();
-        self.hears(&manager);
+        self.record(&manager);
         manager
     }
 
-    fn hears(&self, anything: &impl Debug) {
+    fn record(&self, anything: &impl Debug) {
         self.said.lock().unwrap().push(format!("{anything:?}\n{anything:#?}"));
     }
 
-    /// Notes all that the error says, and returns its text.
-    fn hears_error(&self, error: &LockError) -> String {
+    /// Records all texts of the error, and returns its message.
+    fn record_error(&self, error: &LockError) -> String {
         let mut text = format!("{error}\n{error:?}\n{error:#?}");
         let mut cause = match error {
             LockError::Backend { problem, .. } | LockError::Connect { problem, .. } => problem.source(),
@@ -67,24 +67,24 @@ impl World {
         error.to_string()
     }
 
-    /// Every way to ask fails, for this reason.
+    /// Checks that all kinds of requests fail for this reason, and records the errors.
     async fn fails(&self, manager: &LockManager, reason: &str) {
         let request = || manager.lock("p", "k").timeout(SHORT);
-        self.hears(&request());
+        self.record(&request());
         for error in [
             request().acquire().await.unwrap_err(),
             request().fenced(true).acquire().await.unwrap_err(),
             request().run(async {}).await.unwrap_err(),
         ] {
-            let text = self.hears_error(&error);
+            let text = self.record_error(&error);
             assert!(text.contains(reason), "{reason}: {text}");
         }
         if let Err(error) = request().try_acquire().await {
-            self.hears_error(&error);
+            self.record_error(&error);
         }
     }
 
-    /// The managers' ids and whole tokens that went by.
+    /// The password, and all managers' ids and tokens that the proxy saw.
     fn secrets(&self) -> Vec<String> {
         let mut secrets = vec![PASSWORD.to_owned()];
         for word in self.proxy.seen().concat() {
@@ -98,8 +98,8 @@ impl World {
         secrets
     }
 
-    async fn nothing_was_given_away(self) {
-        // The last background commands fail and say so.
+    async fn assert_no_secret_shows(self) {
+        // Wait until the last background commands have failed and reported it.
         sleep(Duration::from_millis(300)).await;
         let secrets = self.secrets();
         let said = self.said.into_inner().unwrap();
@@ -113,7 +113,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn of_a_server_that_cannot_be_connected_to() {
+async fn no_secret_shows_when_connecting_fails() {
     let world = World::start();
     let address = world.server.address();
     let nobody = free_port();
@@ -129,30 +129,30 @@ async fn of_a_server_that_cannot_be_connected_to() {
         (format!("http://:{PASSWORD}@127.0.0.1"), "redis://"),
     ] {
         let builder = LockManager::builder().url(&url).connect_timeout(Duration::from_millis(400));
-        world.hears(&builder);
+        world.record(&builder);
         let error = builder.connect().await.unwrap_err();
-        let text = world.hears_error(&error);
+        let text = world.record_error(&error);
         assert!(text.contains(reason), "{reason}: {text}");
     }
-    world.nothing_was_given_away().await;
+    world.assert_no_secret_shows().await;
 }
 
 #[tokio::test]
-async fn of_busy_and_lost_locks() {
+async fn no_secret_shows_when_locks_are_busy_or_lost() {
     let world = World::start();
     let (north, south) = (world.manager().await, world.manager().await);
     let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
-    world.hears(&guard);
-    world.hears(&guard.fencing_token());
+    world.record(&guard);
+    world.record(&guard.fencing_token());
     world.fails(&north, "busy").await;
     world.fails(&south, "busy").await;
     let crowded = LockManager::builder().url(&world.url()).max_waiters(1).connect().await.unwrap();
     let one = tokio::spawn(async move { crowded.lock("p", "k").timeout(SHORT).acquire().await.unwrap_err() });
-    world.hears_error(&one.await.unwrap());
+    world.record_error(&one.await.unwrap());
     world.server.tell("DEL p:k");
-    world.hears_error(&guard.extend(LONG).await.unwrap_err());
-    world.hears(&guard);
-    let text = world.hears_error(&guard.release().await.unwrap_err());
+    world.record_error(&guard.extend(LONG).await.unwrap_err());
+    world.record(&guard);
+    let text = world.record_error(&guard.release().await.unwrap_err());
     assert!(text.contains("lost"), "{text}");
     let body = async {
         sleep(Duration::from_millis(30)).await;
@@ -160,16 +160,16 @@ async fn of_busy_and_lost_locks() {
         sleep(LONG).await;
     };
     let lost = north.lock("p", "k").expire(Duration::from_millis(300)).renew(true).run(body).await.unwrap_err();
-    world.hears_error(&lost);
+    world.record_error(&lost);
     world.server.tell("RPUSH p:k a");
     world.fails(&north, "WRONGTYPE").await;
     north.shutdown().await;
     world.fails(&north, "shut down").await;
-    world.nothing_was_given_away().await;
+    world.assert_no_secret_shows().await;
 }
 
 #[tokio::test]
-async fn of_a_server_that_does_not_write() {
+async fn no_secret_shows_when_a_server_refuses_writes() {
     let world = World::start();
     let manager = world.manager().await;
     manager.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();
@@ -181,13 +181,13 @@ async fn of_a_server_that_does_not_write() {
     world.server.tell("CONFIG SET min-replicas-to-write 0");
     world.server.tell("CONFIG SET maxmemory 1000");
     let error = manager.lock("p", "k").timeout(Duration::ZERO).acquire().await.unwrap_err();
-    assert!(world.hears_error(&error).contains("OOM"));
-    world.nothing_was_given_away().await;
+    assert!(world.record_error(&error).contains("OOM"));
+    world.assert_no_secret_shows().await;
 }
 
-/// A snapshot that can't be written stops all writes.
+/// A server that can't write its snapshot refuses all writes.
 #[tokio::test]
-async fn of_a_server_that_cannot_save() {
+async fn no_secret_shows_when_a_server_cannot_save() {
     let world = World::with(&["--save", "3600 1"]);
     let manager = world.manager().await;
     std::fs::create_dir_all(world.server.folder().join("dump.rdb/in-the-way")).unwrap();
@@ -196,11 +196,11 @@ async fn of_a_server_that_cannot_save() {
     let failed = || world.server.ask::<String>("INFO persistence").contains("rdb_last_bgsave_status:err");
     eventually("the snapshot fails", Duration::from_secs(5), failed).await;
     world.fails(&manager, "MISCONF").await;
-    world.nothing_was_given_away().await;
+    world.assert_no_secret_shows().await;
 }
 
 #[tokio::test]
-async fn of_a_server_that_runs_the_script_of_another() {
+async fn no_secret_shows_when_another_clients_script_blocks_the_server() {
     let world = World::with(&["--busy-reply-threshold", "10"]);
     let manager = world.manager().await;
     let client = redis::Client::open(world.server.url()).unwrap();
@@ -212,7 +212,7 @@ async fn of_a_server_that_runs_the_script_of_another() {
     let is_busy = async {
         loop {
             match manager.lock("p", "other").timeout(Duration::ZERO).acquire().await {
-                Err(error) if world.hears_error(&error).contains("BUSY") => return,
+                Err(error) if world.record_error(&error).contains("BUSY") => return,
                 _ => sleep(Duration::from_millis(10)).await,
             }
         }
@@ -221,27 +221,27 @@ async fn of_a_server_that_runs_the_script_of_another() {
     world.fails(&manager, "BUSY").await;
     world.server.tell("SCRIPT KILL");
     endless.join().unwrap();
-    world.nothing_was_given_away().await;
+    world.assert_no_secret_shows().await;
 }
 
 #[tokio::test]
-async fn of_a_server_that_is_silent_or_gone() {
+async fn no_secret_shows_when_a_server_is_silent_or_gone() {
     let mut world = World::start();
     let manager = world.manager().await;
     let guard = manager.lock("p", "held").acquire().await.unwrap();
     world.server.freeze();
     world.fails(&manager, "answer").await;
-    world.hears_error(&guard.extend(LONG).await.unwrap_err());
+    world.record_error(&guard.extend(LONG).await.unwrap_err());
     world.server.thaw();
     world.server.kill();
     world.fails(&manager, "").await;
-    world.hears_error(&guard.release().await.unwrap_err());
-    world.nothing_was_given_away().await;
+    world.record_error(&guard.release().await.unwrap_err());
+    world.assert_no_secret_shows().await;
 }
 
-/// Redis quotes the arguments of a command that it does not know, as of one that was renamed: the token, the password.
+/// Redis quotes the arguments of an unknown command, for example of a renamed one: the token, the password.
 #[tokio::test]
-async fn of_a_server_whose_commands_were_renamed() {
+async fn no_secret_shows_when_commands_were_renamed() {
     for (renamed, connects) in [("SET", true), ("EVALSHA", false), ("HELLO", false), ("TIME", false)] {
         let world = World::with(&["--rename-command", renamed, ""]);
         match LockManager::builder().url(&world.url()).connect().await {
@@ -251,20 +251,20 @@ async fn of_a_server_whose_commands_were_renamed() {
                     Ok(guard) => guard.release().await,
                     Err(error) => Err(error),
                 };
-                let text = world.hears_error(&outcome.unwrap_err());
+                let text = world.record_error(&outcome.unwrap_err());
                 assert!(text.contains(&format!("unknown command '{renamed}'")), "{text}");
             }
             Err(error) => {
                 assert!(!connects, "{renamed}: {error}");
-                world.hears_error(&error);
+                world.record_error(&error);
             }
         }
-        world.nothing_was_given_away().await;
+        world.assert_no_secret_shows().await;
     }
 }
 
 #[tokio::test]
-async fn of_a_user_without_rights() {
+async fn no_secret_shows_when_a_user_lacks_rights() {
     let world = World::start();
     world.server.tell(&format!("ACL SETUSER poor on >{PASSWORD} ~p:* ~{{p:* &* +@all -del -zscore"));
     let url = world.url().replace("redis://:", "redis://poor:");
@@ -273,9 +273,9 @@ async fn of_a_user_without_rights() {
     world.fails(&north, "").await;
     guard.release().await.unwrap();
     let guard = north.lock("p", "k").acquire().await.unwrap();
-    let text = world.hears_error(&guard.release().await.unwrap_err());
+    let text = world.record_error(&guard.release().await.unwrap_err());
     assert!(text.contains("+del"), "{text}");
-    world.hears_error(&north.lock("q", "k").acquire().await.unwrap_err());
+    world.record_error(&north.lock("q", "k").acquire().await.unwrap_err());
     drop(north.lock("p", "other").acquire().await.unwrap());
-    world.nothing_was_given_away().await;
+    world.assert_no_secret_shows().await;
 }

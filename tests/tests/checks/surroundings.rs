@@ -1,4 +1,4 @@
-//! Where no runtime of tokio drives timers or sockets, each call says so, and none panics.
+//! Without a tokio runtime that drives timers and sockets each call returns an error that says so, and none panics.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// It drives what is spawned on it, whoever waits.
+/// A runtime with a worker thread, so that it makes progress while no thread blocks on it.
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -19,7 +19,7 @@ async fn locked(locks: &LockManager, key: u8) -> Result<(), LockError> {
     Ok(())
 }
 
-/// What every call that waits says in its first poll. The calls that need a hold or a ticket get those of a good runtime.
+/// The errors of all async calls in their first poll. Calls that need a hold or a ticket get one from a good runtime.
 fn refusals(locks: &LockManager, good: &Runtime) -> Vec<(&'static str, LockError)> {
     let hold = || good.block_on(locks.lock("p", "held").timeout(LONG).acquire()).unwrap();
     let ticket = || good.block_on(hold().into_ticket(Duration::from_millis(100))).unwrap();
@@ -47,7 +47,7 @@ fn refusals(locks: &LockManager, good: &Runtime) -> Vec<(&'static str, LockError
     refused.into_iter().map(|(call, outcome)| (call, outcome.expect_err(call))).collect()
 }
 
-/// Each refusal is about the runtime and names what to do; and what was refused keeps nobody out.
+/// Checks that each error names the runtime and what to do, and that the refused calls keep nobody out.
 fn all_say(word: &str, refusals: Vec<(&'static str, LockError)>, locks: &LockManager, good: &Runtime) {
     for (call, error) in refusals {
         assert!(matches!(error, LockError::InvalidSetting { setting: "runtime", .. }), "{call}: {error:?}");
@@ -75,7 +75,7 @@ fn on_a_runtime_without_timers_each_call_says_so() {
     let error = bad.block_on(LockManager::connect(&server.url())).unwrap_err();
     assert!(error.to_string().contains("enable_time"), "{error}");
     for locks in [LockManager::in_memory(), good.block_on(LockManager::connect(&server.url())).unwrap()] {
-        // Entered and not blocked on: so this thread may wait for the good runtime in between.
+        // Enter the runtime without blocking on it, so that this thread may block on the good one.
         let entered = bad.enter();
         let refused = refusals(&locks, &good);
         drop(entered);
@@ -83,7 +83,7 @@ fn on_a_runtime_without_timers_each_call_says_so() {
     }
 }
 
-/// A connection that is there already needs none of the callers' own.
+/// With a connection that exists already, callers need no sockets.
 #[test]
 fn on_a_runtime_without_sockets_connecting_says_so_and_all_else_works() {
     let (server, good) = (Server::start(), runtime());
@@ -101,7 +101,7 @@ fn on_a_runtime_without_sockets_connecting_says_so_and_all_else_works() {
     bad.block_on(locked(&locks, 7)).unwrap();
 }
 
-/// The last thing that a program does, perhaps when its runtime is gone. It gives back what is held, and waits for bodies.
+/// A shutdown may be the last call of a program, perhaps after its runtime is gone. It releases the locks and waits for bodies.
 #[test]
 fn a_shutdown_needs_nothing_around_it() {
     let (server, good) = (Server::start(), runtime());
@@ -118,7 +118,7 @@ fn a_shutdown_needs_nothing_around_it() {
         assert!(matches!(error, LockError::ShutDown { .. }), "{error}");
     }
     let other = good.block_on(LockManager::connect(&server.url())).unwrap();
-    drop(good.block_on(other.lock("p", "k").try_acquire()).expect("it was given back"));
+    drop(good.block_on(other.lock("p", "k").try_acquire()).expect("the shutdown released it"));
 }
 
 #[test]

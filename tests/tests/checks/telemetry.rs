@@ -1,4 +1,4 @@
-//! What the locks tell: events, spans, numbers and metrics, each as its user reads it.
+//! Telemetry as its users read it: events, spans, counts and metrics.
 
 mod docs;
 mod events;

@@ -1,10 +1,10 @@
-//! docs/track-record.md: each command runs a test, and the counts at its top are those of its rows.
+//! tests/track-record.md: each command runs a test, and the counts at the top match the rows.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The cells of the rows below one of these heads.
+/// The cells of the rows below this table head.
 pub(crate) fn rows(page: &str, head: &str) -> Vec<Vec<String>> {
     let mut is_below = false;
     let below = page.lines().filter(|line| {
@@ -14,7 +14,7 @@ pub(crate) fn rows(page: &str, head: &str) -> Vec<Vec<String>> {
     below.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
-/// The names of the tests in the files below a folder.
+/// Collects the names of the tests in the files of a folder.
 pub(crate) fn tests(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -25,7 +25,7 @@ pub(crate) fn tests(folder: &Path, found: &mut Vec<String>) {
             let is_mark = |line: &str| line.trim().starts_with("#[test]") || line.trim().starts_with("#[tokio::test");
             let (mut is_test, mut is_listed) = (false, false);
             for line in text.lines() {
-                // A test that is played over every store stands in a list.
+                // A test that runs on every store is in a list.
                 is_listed = line.starts_with("over_every_store![") || is_listed && line != "];";
                 if let Some(name) = line.trim().strip_suffix(',').filter(|_| is_listed) {
                     found.push(name.to_owned());
@@ -43,7 +43,7 @@ pub(crate) fn tests(folder: &Path, found: &mut Vec<String>) {
 #[test]
 fn each_command_of_the_track_record_runs_a_test_and_its_counts_are_right() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let page = fs::read_to_string(workspace.join("docs/track-record.md")).unwrap();
+    let page = fs::read_to_string(workspace.join("tests/track-record.md")).unwrap();
     let faults = rows(&page, "| fault |");
     assert!(faults.len() > 50 && faults.iter().all(|cells| cells.len() == 5), "not read: {faults:?}");
     let packages = [

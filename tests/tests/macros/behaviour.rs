@@ -1,8 +1,7 @@
-//! What a locked fn does: each option, seen from outside.
+//! What a locked fn does with each option, seen from outside.
 
 mod arguments;
 mod async_traits;
-mod beside_other_attributes;
 mod blocking;
 mod blocks;
 mod bodies;
@@ -13,8 +12,10 @@ mod lingering;
 mod lost_holds;
 mod managers;
 mod names;
+mod notes;
 mod replacing;
 mod several_keys;
+mod with_other_attributes;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -22,7 +23,7 @@ use lock_runtime::{LockError, LockGuard, LockManager};
 
 type Result<T, E = LockError> = std::result::Result<T, E>;
 
-/// The error of an application, as its author writes it.
+/// An application's own error type.
 #[derive(Debug)]
 enum ShopError {
     SoldOut,
@@ -45,7 +46,7 @@ impl IntoResponse for ShopError {
     }
 }
 
-/// Inside a scope of its own, so that no other test is met.
+/// Runs a test in a scope with its own manager, so that tests don't block each other.
 async fn alone<T>(test: impl Future<Output = T>) -> T {
     LockManager::in_memory().scope(test).await
 }

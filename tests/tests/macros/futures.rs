@@ -1,4 +1,4 @@
-//! Fns that return futures, and generic ones: what borrows from what, and what can move to another thread.
+//! Fns that return futures, and generic ones: what they borrow, and which futures are `Send`.
 
 #![deny(warnings)]
 
@@ -187,7 +187,7 @@ async fn borrows_end_where_they_did_before() -> Result<()> {
 
 #[tokio::test]
 async fn what_could_be_spawned_before_still_can() {
-    // A spawned task has no manager of a scope: that the fns compile and fail is what is tested here.
+    // A spawned task has no scope, so the calls fail. The test is that they compile.
     let busy = [
         tokio::spawn(delegates(1)).await,
         tokio::spawn(delegates_boxed(1)).await,

@@ -1,17 +1,17 @@
-//! The expansion names everything by its full path: here there is no prelude, and `std`, `core`, `alloc` and `tokio`
-//! are the user's own, empty modules.
+//! The expansion uses full paths for everything: this file has no prelude, and its `std`, `core`, `alloc` and `tokio`
+//! are empty modules.
 
 #![no_implicit_prelude]
 
-/// The runtime as a crate of the user re-exports it.
+/// The runtime, re-exported by a crate of the user.
 mod reexport {
     pub(crate) mod deep {
         pub(crate) use ::lock_runtime as locks;
     }
 }
 
-/// What a macro must not pick up by accident.
-#[allow(unused, non_upper_case_globals, reason = "these are traps: nothing should use them")]
+/// Names that a macro must not pick up by accident.
+#[allow(unused, non_upper_case_globals, reason = "these are traps that nothing should use")]
 mod shadowed {
     pub(crate) mod std {}
     pub(crate) mod core {}
@@ -90,7 +90,7 @@ mod locked {
     pub(crate) struct Seat<T> {
         #[lock_key]
         pub(crate) number: T,
-        #[allow(dead_code, reason = "a field that is no part of the key")]
+        #[allow(dead_code, reason = "this field is no part of the key")]
         pub(crate) price: u64,
     }
 
@@ -159,7 +159,7 @@ mod proxied {
     }
 }
 
-/// The body may use the very names that the expansion has.
+/// The body may use the same names as the expansion.
 mod same_names {
     use super::locked::Outcome;
 

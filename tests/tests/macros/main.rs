@@ -1,4 +1,4 @@
-//! The attribute and the derive.
+//! The attribute and the derive macro.
 
 #![warn(clippy::unseparated_literal_suffix)]
 

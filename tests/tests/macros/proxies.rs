@@ -1,4 +1,4 @@
-//! Traits whose methods are locked by a proxy, each as somebody writes it who has a service to write.
+//! Traits whose methods a proxy locks, in the ways that the authors of services write them.
 
 mod blocking;
 mod choices;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lock_runtime::{LockError, LockManager};
 use tests::server::Server;
 
-/// The error of an application, as its author writes it.
+/// An application's own error type.
 #[derive(Debug)]
 enum ShopError {
     SoldOut,
@@ -30,7 +30,7 @@ impl From<LockError> for ShopError {
     }
 }
 
-/// On locks in memory, and on a server.
+/// Runs the test with locks in memory and on a server.
 async fn everywhere(test: impl AsyncFn(LockManager)) {
     test(LockManager::in_memory()).await;
     let server = Server::start();
@@ -39,7 +39,7 @@ async fn everywhere(test: impl AsyncFn(LockManager)) {
     locks.shutdown().await;
 }
 
-/// A number that is read, and written later: what others write in between is lost.
+/// A number that is read, and written later, so that writes in between are lost.
 #[derive(Debug, Default)]
 struct Stock(AtomicU64);
 

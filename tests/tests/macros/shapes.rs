@@ -1,4 +1,4 @@
-//! Every fn shape and option, in a crate that allows no warning: the expansion must be as clean as the code around it.
+//! Every shape of fn and every option, in a crate that allows no warning: the expansion must be as clean as the code around it.
 
 #![deny(warnings, clippy::all, clippy::pedantic, rust_2018_idioms, unused, let_underscore_drop)]
 #![deny(clippy::allow_attributes_without_reason, clippy::shadow_unrelated, clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! What an administrator does to a server in use, or lets happen to it: flush, kill, pause, limit, evict, demote.
+//! What an administrator may do to a server in use: flush, kill, pause, limit, evict, demote.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,12 @@ use tests::server::Server;
 use tokio::time::sleep;
 
 use crate::crowd::Crowd;
-use crate::{LATE, LONG, TIMEOUT, fails_in_time, is_confirmed, is_had_soon, is_lost, is_queued, manager, warm_up};
+use crate::{
+    LATE, LONG, TIMEOUT, assert_fails_in_time, assert_granted_soon, manager, wait_until_confirmed, wait_until_lost,
+    wait_until_queued, warm_up,
+};
 
-/// Runs `nemesis` every so often while a crowd wants one lock: everybody gets it who asks.
+/// Calls `nemesis` again and again while a crowd contends for one lock. Every request must be granted.
 async fn under_fire(server: &Server, pause: Duration, nemesis: impl Fn(usize)) -> usize {
     let crowd = Crowd::on(&server.url()).await;
     let end = Instant::now() + Duration::from_secs(3);
@@ -54,12 +57,12 @@ async fn row_12_an_acquire_that_a_pause_delays_past_its_timeout_blocks_nobody() 
     let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
     warm_up(&[&north, &south]).await;
     let held = north.lock("p", "held").acquire().await.unwrap();
-    is_confirmed(&held, LONG).await;
+    wait_until_confirmed(&held, LONG).await;
     server.tell("CLIENT PAUSE 1500 WRITE");
-    fails_in_time(&north).await;
+    assert_fails_in_time(&north).await;
     sleep(Duration::from_millis(1500)).await;
-    // What was given up has been executed now.
-    is_had_soon(&south).await.release().await.unwrap();
+    // By now the server has executed the request that was given up.
+    assert_granted_soon(&south).await.release().await.unwrap();
     eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
     assert!(held.is_valid());
     held.release().await.unwrap();
@@ -75,9 +78,9 @@ async fn row_13_scripts_may_be_flushed_at_any_time() {
 #[tokio::test]
 async fn row_17_an_evicted_lock_is_noticed_by_the_next_renewal() {
     let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
-    is_noticed_by_the_next_renewal(&server, || {
+    assert_noticed_by_the_next_renewal(&server, || {
         server.tell("CONFIG SET maxmemory 1000");
-        eventually_blocking("all is evicted", LONG, || server.ask::<usize>("DBSIZE") == 0);
+        eventually_blocking("everything is evicted", LONG, || server.ask::<usize>("DBSIZE") == 0);
         server.tell("CONFIG SET maxmemory 0");
     })
     .await;
@@ -86,11 +89,11 @@ async fn row_17_an_evicted_lock_is_noticed_by_the_next_renewal() {
 #[tokio::test]
 async fn row_18_a_flushed_server_is_noticed_by_the_next_renewal() {
     let server = Server::start();
-    is_noticed_by_the_next_renewal(&server, || server.tell("FLUSHALL")).await;
+    assert_noticed_by_the_next_renewal(&server, || server.tell("FLUSHALL")).await;
 }
 
-/// The server forgets a lock that is held and renewed: its holder is told, and the next fencing token is greater.
-async fn is_noticed_by_the_next_renewal(server: &Server, forget: impl FnOnce()) {
+/// The server forgets a lock that is held and renewed: its holder learns of the loss, and the next fencing token is greater.
+async fn assert_noticed_by_the_next_renewal(server: &Server, forget: impl FnOnce()) {
     let north = manager(&server.url()).await;
     let lease = Duration::from_millis(900);
     let request = north.lock("p", "k").expire(lease).renew(true).fenced(true);
@@ -99,7 +102,7 @@ async fn is_noticed_by_the_next_renewal(server: &Server, forget: impl FnOnce()) 
     sleep(Duration::from_millis(100)).await;
     forget();
     let forgotten = Instant::now();
-    is_lost(&guard).await;
+    wait_until_lost(&guard).await;
     assert!(forgotten.elapsed() < lease / 3 + LATE + NOISE, "{:?}", forgotten.elapsed());
     assert!(!guard.is_valid());
     let fence = guard.fencing_token();
@@ -137,14 +140,14 @@ async fn row_19_a_waiter_gets_a_lock_that_an_admin_deletes() {
     let north = manager(&server.url()).await;
     let south = manager(&server.url()).await;
     let guard = north.lock("p", "k").acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     server.tell("DEL p:k");
     let deleted = Instant::now();
     let next = waiter.await.unwrap().unwrap();
     assert!(deleted.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", deleted.elapsed());
-    // The release of the one that lost it frees nobody's lock.
+    // The release of the old hold must not free the new one.
     assert!(guard.release().await.unwrap_err().is_lost());
     assert!(server.owner("p:k").is_some());
     assert!(next.is_valid());
@@ -163,23 +166,23 @@ async fn row_16_a_full_server_is_not_a_busy_lock_and_still_renews_and_releases()
     let error = manager.lock("p", "k").try_acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     assert!(error.to_string().contains("OOM"), "{error}");
-    // Waiting for it is either granted or refused, in time and without taking the lock for busy.
+    // A waiting request is granted or refused in time, and the lock never looks busy.
     let start = Instant::now();
     let outcome = manager.lock("p", "k").timeout(TIMEOUT).acquire().await;
     assert!(!outcome.is_err_and(|error| error.is_timeout()));
     assert!(start.elapsed() < TIMEOUT + LATE + NOISE);
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     guard.release().await.unwrap();
     assert_eq!(server.owner("p:held"), None);
     sleep(Duration::from_secs(1)).await;
     assert!(renewed.is_valid());
     server.tell("CONFIG SET maxmemory 0");
-    is_had_soon(&manager).await.release().await.unwrap();
+    assert_granted_soon(&manager).await.release().await.unwrap();
     crowd.ends_well(&server).await;
 }
 
-/// From when the server refuses writes until it takes them again: no lock looks busy, no hold outlives its deadline,
-/// and what was released meanwhile is free soon after.
+/// While the server refuses writes, no lock looks busy and no hold outlives its deadline. When the server accepts writes
+/// again, locks that were released meanwhile are soon free.
 async fn writes_are_refused(server: &Server, says: &str, refuse: impl FnOnce(), heal: impl FnOnce()) {
     let crowd = Crowd::on(&server.url()).await;
     let manager = manager(&server.url()).await;
@@ -188,24 +191,25 @@ async fn writes_are_refused(server: &Server, says: &str, refuse: impl FnOnce(), 
     let dropped = acquire("dropped").await.unwrap();
     let short = manager.lock("p", "short").expire(Duration::from_millis(1500)).renew(true).acquire().await.unwrap();
     for guard in [&kept, &released, &dropped] {
-        is_confirmed(guard, LONG).await;
+        wait_until_confirmed(guard, LONG).await;
     }
     refuse();
-    fails_in_time(&manager).await;
+    assert_fails_in_time(&manager).await;
     let error = manager.lock("p", "k").try_acquire().await.unwrap_err();
     assert!(error.to_string().contains(says), "{error}");
     let error = released.release().await.unwrap_err();
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     drop(dropped);
     let start = Instant::now();
-    is_lost(&short).await;
+    wait_until_lost(&short).await;
     assert!(start.elapsed() < Duration::from_millis(1500) + LATE + NOISE, "{:?}", start.elapsed());
     assert!(kept.is_valid());
     let are_there = |keys: &[&str]| keys.iter().any(|key| server.owner(key).is_some());
     assert!(are_there(&["p:released"]) && are_there(&["p:dropped"]));
     heal();
-    eventually("what was released is free", Duration::from_secs(3), || !are_there(&["p:released", "p:dropped"])).await;
-    is_had_soon(&manager).await.release().await.unwrap();
+    eventually("the released locks are free", Duration::from_secs(3), || !are_there(&["p:released", "p:dropped"]))
+        .await;
+    assert_granted_soon(&manager).await.release().await.unwrap();
     assert!(kept.is_valid());
     kept.release().await.unwrap();
     crowd.ends_well(server).await;
@@ -219,15 +223,15 @@ async fn row_21_a_server_that_became_a_replica_is_reported_and_used_again_when_i
 }
 
 #[tokio::test]
-async fn row_24_a_server_that_lost_its_replicas_is_reported_and_told_what_was_released_when_it_has_them_again() {
+async fn row_24_a_server_that_lost_its_replicas_is_reported_and_gets_the_releases_when_it_has_them_again() {
     let server = Server::start();
     let demand = |count: u32| server.tell(&format!("CONFIG SET min-replicas-to-write {count}"));
     writes_are_refused(&server, "NOREPLICAS", || demand(1), || demand(0)).await;
 }
 
 #[tokio::test]
-async fn row_25_a_server_that_cannot_save_is_reported_and_told_what_was_released_when_it_can_again() {
-    // Without a last save: a server that can't save would not end when a runner ends a test that hangs.
+async fn row_25_a_server_that_cannot_save_is_reported_and_gets_the_releases_when_it_can_again() {
+    // Disable the save at exit: a server that can't save would not exit when the test runner terminates a hung test.
     let server = Server::with(&["--save", "3600 1", "--shutdown-on-sigterm", "nosave"]);
     let in_the_way = server.folder().join("dump.rdb");
     let save = |outcome: &str| {

@@ -1,30 +1,32 @@
-//! A client is killed, stopped, told to end, or blocks its own thread.
+//! A client is killed, stopped, terminated, or blocks its own thread.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lock_runtime::{LockError, LockGuard, LockManager};
+use lock_runtime::{LockError, LockGuard, LockManager, OnBusy};
 use tests::child::{self, Child};
 use tests::patience::{NOISE, eventually};
 use tests::proxy::{Fault, Proxy};
 use tests::server::Server;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::{LONG, is_confirmed, is_queued, manager, warm_up};
+use crate::{LONG, manager, wait_until_confirmed, wait_until_queued, warm_up};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The longest time for which a lock is kept without a hold.
+/// The longest `linger`.
 const LINGER: Duration = Duration::from_secs(2);
-/// The first lease of a grant. A short hold lengthens it no more.
+/// The short first lease of a grant. A short hold does not extend it.
 const CLAIM: Duration = Duration::from_millis(2500);
 
-/// This file's child process, with something to do at `url` under such a lease.
+/// A child process that does `what` on the server at `url` with locks of this lease.
 fn child(what: &str, lease: Duration, url: &str) -> Child {
     Child::of("client::child_process", &format!("{what} {} {url}", lease.as_millis()))
 }
 
-/// Not a test of its own: what the children of this file do.
+/// No test: the child processes of this file run it.
 #[tokio::test]
 async fn child_process() {
     let Some(role) = child::role() else { return };
@@ -35,14 +37,14 @@ async fn child_process() {
     match what {
         "hold" => {
             let guard = request().renew(true).acquire().await.unwrap();
-            is_confirmed(&guard, lease * 9 / 10).await;
+            wait_until_confirmed(&guard, lease * 9 / 10).await;
             child::say("held");
             until_told_to_end().await;
             locks.shutdown().await;
         }
         "exit" => {
             let guard = request().acquire().await.unwrap();
-            is_confirmed(&guard, lease * 9 / 10).await;
+            wait_until_confirmed(&guard, lease * 9 / 10).await;
             child::say("held");
             sleep(lease / 4).await;
             std::process::exit(0);
@@ -57,13 +59,13 @@ async fn child_process() {
         }
         "linger" | "linger-reading" => {
             let request = || if what == "linger" { request() } else { request().renew(true).read() };
-            // Nothing lingers before the keeper has its connection.
+            // Nothing lingers before the keeper is connected.
             while locks.stats().lingering == 0 {
                 request().linger(LINGER).acquire().await.unwrap().release().await.unwrap();
                 sleep(Duration::from_millis(2)).await;
             }
             child::say("lingers");
-            // Its only thread does something else.
+            // Block the only thread.
             std::thread::sleep(LONG);
         }
         "release" => loop {
@@ -79,7 +81,7 @@ async fn until_told_to_end() {
     told.recv().await;
 }
 
-/// A body that ends its process when it makes a step after a stop of more than two seconds.
+/// A body that exits the process if it makes a step after it was stopped for more than two seconds.
 async fn work_unless_stopped() {
     let mut last = Instant::now();
     child::say("held");
@@ -92,7 +94,7 @@ async fn work_unless_stopped() {
     }
 }
 
-/// Starts to wait for the lock `p:k` in a task of its own.
+/// Starts to wait for the lock `p:k` in a new task.
 fn wait(manager: &LockManager) -> JoinHandle<(LockGuard, Instant)> {
     let acquire = manager.lock("p", "k").timeout(LONG).acquire();
     tokio::spawn(async move { (acquire.await.unwrap(), Instant::now()) })
@@ -120,7 +122,7 @@ async fn row_37_a_client_that_is_stopped_for_more_than_its_lease_makes_no_furthe
     let north = manager(&server.url()).await;
     let mut holder = child("work", SECOND, &server.url());
     holder.wait_for("held");
-    // Its lease is confirmed, and was renewed.
+    // Wait until its lease was confirmed and renewed.
     sleep(SECOND).await;
     holder.freeze();
     let frozen = Instant::now();
@@ -128,7 +130,7 @@ async fn row_37_a_client_that_is_stopped_for_more_than_its_lease_makes_no_furthe
     assert!(frozen.elapsed() < SECOND * 2 + NOISE, "{:?}", frozen.elapsed());
     sleep((SECOND * 5 / 2).saturating_sub(frozen.elapsed())).await;
     holder.thaw();
-    // It says so instead of ending as the body would.
+    // The child reports the loss. It does not exit as the body would.
     holder.wait_for("lost");
     holder.wait_for_end(SECOND * 2);
     assert!(guard.is_valid());
@@ -142,11 +144,11 @@ async fn row_38_a_killed_holder_delays_others_by_its_lease_and_a_second() {
     let north = manager(&server.url()).await;
     let mut holder = child("hold", SECOND, &server.url());
     holder.wait_for("held");
-    // Its lease was renewed at least once: it is longer than a mere claim would be.
+    // Wait until its lease was renewed at least once.
     sleep(SECOND * 3 / 2).await;
     assert!(north.lock("p", "k").try_acquire().await.unwrap().is_none());
     let waiter = wait(&north);
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     let killed = Instant::now();
     holder.kill();
     let (_guard, granted) = waiter.await.unwrap();
@@ -158,7 +160,7 @@ async fn behind_a_waiting_child(end: impl FnOnce(&mut Child)) {
     let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
     let guard = north.lock("p", "k").acquire().await.unwrap();
     let mut child = child("wait", SECOND, &server.url());
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     let waiter = wait(&south);
     eventually("both wait", LONG, || server.ask::<usize>("ZCARD {p:k}:queue") == 2).await;
     end(&mut child);
@@ -168,8 +170,8 @@ async fn behind_a_waiting_child(end: impl FnOnce(&mut Child)) {
     assert!(granted - released < SECOND * 3 + NOISE, "{:?}", granted - released);
 }
 
-/// Checks how long another process waits for a lock that lingers in a process of which `end` makes an end: a lock that the process
-/// had alone, and one that it read.
+/// Checks how long another process waits for a lock that lingers in a process which `end` stops. Plays an exclusive lock and a read
+/// lock.
 async fn behind_a_lock_that_lingers(end: impl Fn(&mut Child, &Proxy), bounds: Range<Duration>) {
     for job in ["linger", "linger-reading"] {
         let server = Server::start();
@@ -186,7 +188,7 @@ async fn behind_a_lock_that_lingers(end: impl Fn(&mut Child, &Proxy), bounds: Ra
     }
 }
 
-/// The process can't yield, so its lease ends by itself.
+/// The process can't yield the lease, so others wait until it expires.
 const AS_A_CRASH: Range<Duration> = CLAIM.checked_div(2).unwrap()..CLAIM.saturating_add(NOISE);
 
 #[tokio::test]
@@ -219,7 +221,7 @@ async fn row_37_a_stopped_waiter_delays_others_by_three_seconds_at_most() {
     behind_a_waiting_child(|child| child.freeze()).await;
 }
 
-/// `arrives`: the release of the killed client is executed long after its death; else the server never sees it.
+/// With `arrives` the server executes the release long after the client's death; otherwise it never sees the release.
 async fn behind_a_killed_releaser(arrives: bool) {
     let server = Server::start();
     let mut proxy = Some(Proxy::before(&server));
@@ -262,17 +264,17 @@ async fn row_41_a_process_that_exits_delays_others_by_its_lease_and_a_second() {
 }
 
 #[tokio::test]
-async fn row_77_a_process_that_is_told_to_end_gives_back_what_it_holds() {
+async fn row_77_a_terminated_process_releases_its_locks() {
     let server = Server::start();
     let north = manager(&server.url()).await;
     let mut holder = child("hold", LONG, &server.url());
     holder.wait_for("held");
     let waiter = wait(&north);
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     let told = Instant::now();
     holder.terminate();
     let (guard, granted) = waiter.await.unwrap();
-    // Shutting down lets holds end for so long as the child set, and then ends them.
+    // The shutdown waits for holds for as long as the child has set, then ends them.
     assert!(granted - told < SECOND / 2 + SECOND, "{:?}", granted - told);
     holder.wait_for_end(LONG);
     assert!(guard.is_valid());
@@ -280,7 +282,7 @@ async fn row_77_a_process_that_is_told_to_end_gives_back_what_it_holds() {
 }
 
 #[tokio::test]
-async fn row_42_a_body_that_blocks_its_thread_is_renewed_all_the_same() {
+async fn row_42_a_body_that_blocks_its_thread_is_renewed_anyway() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let request = manager.lock("p", "k").expire(Duration::from_millis(600)).renew(true);
@@ -308,4 +310,54 @@ async fn row_42_a_body_that_blocks_its_thread_past_its_lease_ends_as_lost() {
     let outcome = request().run(body).await;
     assert!(matches!(outcome, Err(LockError::Lost { completed: false, .. })), "{outcome:?}");
     assert_eq!(steps, 1);
+}
+
+/// Why a body that has sent a write is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Dropped {
+    CallerGone,
+    MaxHold,
+    Replaced,
+}
+
+/// What the next holder reads if the write of a dropped body takes 300 ms.
+async fn found_by_the_next(server: &Server, end: Dropped, delay: Duration) -> Option<String> {
+    let (manager, other) = (manager(&server.url()).await, manager(&server.url()).await);
+    server.tell("DEL row");
+    let address = server.address();
+    let begun = Arc::new(Notify::new());
+    let begins = Arc::clone(&begun);
+    let body = async move {
+        begins.notify_one();
+        // The dropped body can't cancel this write.
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            let client = redis::Client::open(format!("redis://{address}")).unwrap();
+            redis::cmd("SET").arg("row").arg("old").exec(&mut client.get_connection().unwrap()).unwrap();
+        });
+        std::future::pending::<()>().await;
+    };
+    let request = manager.lock("p", "k").timeout(LONG).lock_delay(delay);
+    let request = if let Dropped::MaxHold = end { request.max_hold(Duration::from_millis(100)) } else { request };
+    let first = tokio::spawn(request.run(body));
+    begun.notified().await;
+    let mut next = other.lock("p", "k").timeout(LONG);
+    match end {
+        Dropped::CallerGone => first.abort(),
+        Dropped::MaxHold => {}
+        Dropped::Replaced => next = next.on_busy(OnBusy::Replace),
+    }
+    next.run(async { server.ask::<Option<String>>("GET row") }).await.unwrap()
+}
+
+#[tokio::test]
+async fn row_79_a_write_that_a_dropped_body_has_sent_arrives_before_the_next_holder_begins() {
+    let server = Server::start();
+    for end in [Dropped::CallerGone, Dropped::MaxHold, Dropped::Replaced] {
+        let found = found_by_the_next(&server, end, Duration::ZERO).await;
+        assert_eq!(found, None, "{end:?}: without a delay the write must arrive during the next hold");
+        eventually("the write arrives", LONG, || server.ask::<Option<String>>("GET row").is_some()).await;
+        let found = found_by_the_next(&server, end, Duration::from_millis(600)).await;
+        assert_eq!(found.as_deref(), Some("old"), "{end:?}");
+    }
 }

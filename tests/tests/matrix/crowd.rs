@@ -1,5 +1,5 @@
-//! [`Crowd`]: two processes of two tasks that want one lock again and again while something fails. Each call is written
-//! down, and judged in the end.
+//! [`Crowd`]: two processes with two tasks each contend for one lock while something fails. Each call is recorded, and the
+//! history is checked at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ const BOUNDS: Bounds = Bounds {
     linger: Duration::ZERO,
 };
 
-/// C1 and C2 of the history checker, and that nobody waits for longer than he wanted.
+/// C1 and C2 of the history checker, and the check that acquires return within their timeout.
 const CHECKS: [Check; 3] = [claims_never_overlap, fences_increase, acquires_return_in_time];
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ struct Count {
     refusals: AtomicUsize,
 }
 
-/// What a crowd got while it was there.
+/// The results of a crowd.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Got {
     pub(crate) grants: usize,
@@ -61,7 +61,7 @@ impl Crowd {
         let count = Arc::<Count>::default();
         let mut tasks = Vec::new();
         for process in ["north", "south"] {
-            let place = Place { url: url.to_owned(), label: process.to_owned() };
+            let place = Place { url: url.to_owned(), label: process.to_owned(), password: None };
             let lock = Arc::new(Ours::connect(&place).await.unwrap());
             for task in 0..2 {
                 let diary = Diary::new(Recorder::new(folder.path(), process, task));
@@ -75,12 +75,12 @@ impl Crowd {
         self.count.grants.load(Ordering::SeqCst)
     }
 
-    /// Nothing fails any more: all goes on, ends, and was right all the time.
+    /// When faults are over: checks that the crowd makes progress, that its tasks end, and that its history is correct.
     pub(crate) async fn ends_well(self, server: &Server) -> Got {
         let before = self.grants();
-        // The lease of one whose release was lost, and a second.
+        // The lease of a hold whose release was lost, plus a margin.
         let bound = BOUNDS.lease + Duration::from_secs(3);
-        eventually("the crowd gets on", bound, || self.grants() > before + 10).await;
+        eventually("the crowd makes progress", bound, || self.grants() > before + 10).await;
         let got = Got { grants: self.grants(), refusals: self.count.refusals.load(Ordering::SeqCst) };
         self.count.is_over.store(true, Ordering::SeqCst);
         for task in self.tasks {
@@ -103,7 +103,7 @@ async fn want_it(lock: Arc<Ours>, mut diary: Diary, count: Arc<Count>) {
         }
         let Some(kept) = diary.acquire(&*lock, KEY, WANTED, None).await else {
             count.refusals.fetch_add(1, Ordering::SeqCst);
-            // What is refused at once is not asked for again at once.
+            // Don't retry at once after an immediate refusal.
             sleep(Duration::from_millis(5)).await;
             continue;
         };

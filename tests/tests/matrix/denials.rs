@@ -1,4 +1,4 @@
-//! The user that the locks connect as may not do everything.
+//! The locks connect as a user without some right.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,9 @@ use tests::events::Events;
 use tests::patience::{NOISE, eventually};
 use tests::server::{Kind, Server};
 
-use crate::{LONG, TIMEOUT, is_confirmed, manager};
+use crate::{LONG, TIMEOUT, manager, wait_until_confirmed};
 
-/// As docs/protocol.md has them.
+/// The rights in docs/protocol.md.
 const COMMANDS: [&str; 16] = [
     "+set",
     "+get",
@@ -28,15 +28,15 @@ const COMMANDS: [&str; 16] = [
     "+eval",
     "+evalsha",
 ];
-/// What readers and permits need besides.
+/// The additional rights for readers and permits.
 const SHARED_COMMANDS: [&str; 3] = ["+pexpireat", "+zcard", "+zremrangebyscore"];
 const ANY_KEY: &str = "~*";
 const CHANNELS: &str = "&cache_lock:*";
 
-/// What a claim or a queue may block others for.
+/// How long a claim or a queue may block others.
 const BRIEFLY: Duration = Duration::from_secs(3);
 
-/// A server with a user `least` of these rights; and its URL.
+/// A server with a user `least` who has these rights, and the user's URL.
 fn with_rights(rights: &[&str]) -> (Server, String) {
     with_rights_on(Server::start(), rights)
 }
@@ -51,10 +51,10 @@ fn all_rights() -> Vec<&'static str> {
     COMMANDS.into_iter().chain([ANY_KEY, CHANNELS]).collect()
 }
 
-/// Everything that locks do, and how long a hand-off takes between two managers.
+/// Uses everything that locks do. Returns how long a hand-off between two managers took.
 async fn use_it_all(server: &Server, url: &str) -> Result<Duration, LockError> {
     let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
-    // A short one, one that is confirmed and extended, and one that is renewed.
+    // A short hold, one that is confirmed and extended, and below one that is renewed.
     north.lock("p", "k").acquire().await?.release().await?;
     let guard = north.lock("p", "k").fenced(true).expire(Duration::from_secs(20)).renew(false).acquire().await?;
     guard.extend(Duration::from_secs(25)).await?;
@@ -77,7 +77,7 @@ async fn use_it_all(server: &Server, url: &str) -> Result<Duration, LockError> {
     let renewed = north.lock("p", "k").expire(Duration::from_millis(300)).renew(true).acquire().await?;
     tokio::time::sleep(Duration::from_millis(700)).await;
     renewed.release().await?;
-    // One that is dropped, and one that gives up.
+    // A hold that is dropped, and a request that gives up.
     drop(north.lock("p", "k").acquire().await?);
     eventually("the dropped lock is free", BRIEFLY, || server.owner("p:k").is_none()).await;
     server.tell("SET p:k somebody PX 60000");
@@ -90,8 +90,8 @@ async fn use_it_all(server: &Server, url: &str) -> Result<Duration, LockError> {
     Ok(granted.saturating_duration_since(released))
 }
 
-/// What is there now is gone, or will be, within the time that a lock given up may block others.
-async fn is_left_alone(server: &Server) {
+/// Waits until no lock and no queue is left, for at most the time that an abandoned lock may block others.
+async fn wait_until_nothing_is_left(server: &Server) {
     let blocks = |server: &Server| {
         server.keys().into_iter().filter(|(key, _)| key == "p:k" || key.ends_with(":queue")).collect::<Vec<_>>()
     };
@@ -110,14 +110,14 @@ async fn the_least_rights_that_the_docs_name_are_enough() {
     let (server, url) = with_rights(&rights);
     let hand_off = use_it_all(&server, &url).await.unwrap();
     assert!(hand_off < Duration::from_millis(500), "{hand_off:?}");
-    // The client's own set-up asks for more, and is content without; so are the look at the memory, and a release by a
+    // The client's set-up tries more commands, and works without them. So do the check of the memory policy, and a release by a
     // command that not every server has (rule 26).
     let denied: Vec<std::collections::BTreeMap<String, redis::Value>> = server.ask("ACL LOG");
     for entry in denied {
         let object = format!("{:?}", entry["object"]);
         assert!(
             ["client", "info", "ping", "delifeq", "delex", "getrange"].iter().any(|known| object.contains(known)),
-            "{object} is needed as well"
+            "{object} is needed, too"
         );
     }
 }
@@ -129,11 +129,11 @@ async fn a_missing_right_is_named_and_leaves_no_lock_behind() {
         let rights: Vec<_> = all_rights().into_iter().filter(|right| *right != missing).collect();
         let (server, url) = with_rights(&rights);
         let error = use_it_all(&server, &url).await.expect_err(missing);
-        is_left_alone(&server).await;
+        wait_until_nothing_is_left(&server).await;
         let text = error.to_string();
         let name = missing.trim_start_matches('+');
         if error.is_lost() {
-            // The hold ended with its claim; what the keeper was refused is told as an event.
+            // The hold ended with its claim. An event reports what the server refused to the keeper.
             assert!(!events.with(&["WARN", missing]).is_empty(), "{missing}: {error}: {:#?}", events.with(&["WARN"]));
         } else {
             assert!(text.contains(missing) || text.contains(&format!("'{name}'")), "{missing}: {text}");
@@ -144,9 +144,9 @@ async fn a_missing_right_is_named_and_leaves_no_lock_behind() {
 }
 
 #[tokio::test]
-async fn a_body_under_a_lock_that_cannot_be_released_is_done_and_the_reason_is_told() {
+async fn a_body_under_a_lock_that_cannot_be_released_completes_and_the_reason_is_logged() {
     let events = Events::of_this_process();
-    // The last: all keys but the helper keys.
+    // The last one has rights to all keys except the helper keys.
     for (missing, told) in [("+del", "+del"), ("+exists", "+exists"), ("+eval", "'eval'"), (ANY_KEY, "~{p:k}:queue")] {
         let mut rights: Vec<_> = all_rights().into_iter().filter(|right| *right != missing).collect();
         if missing == ANY_KEY {
@@ -160,18 +160,18 @@ async fn a_body_under_a_lock_that_cannot_be_released_is_done_and_the_reason_is_t
         };
         assert_eq!(manager.lock("p", "k").run(body).await.unwrap(), 7);
         eventually(missing, BRIEFLY, || !events.with(&["WARN", "after a body", "p:k", told]).is_empty()).await;
-        is_left_alone(&server).await;
+        wait_until_nothing_is_left(&server).await;
     }
 }
 
-/// Waiters are not told, and find out when they ask again.
+/// Waiters get no message, and get the lock with their next ask.
 #[tokio::test]
 async fn without_the_right_to_publish_hand_offs_take_a_second_and_nothing_else_changes() {
     let rights: Vec<_> = all_rights().into_iter().filter(|right| *right != "+publish").collect();
     let (server, url) = with_rights(&rights);
     let hand_off = use_it_all(&server, &url).await.unwrap();
     assert!(hand_off < Duration::from_secs(3) + NOISE, "{hand_off:?}");
-    is_left_alone(&server).await;
+    wait_until_nothing_is_left(&server).await;
 }
 
 #[tokio::test]
@@ -200,27 +200,27 @@ async fn a_lock_whose_name_is_not_allowed_is_refused_at_once_and_others_are_not(
     assert_eq!(server.owner("q:k"), None);
 }
 
-/// The names of the locks are allowed and the helper keys are not: what the first release shows.
+/// The user may use the locks' names but not their helper keys. The first release shows it.
 #[tokio::test]
-async fn without_the_right_to_the_helper_keys_the_lock_is_released_all_the_same() {
+async fn without_the_right_to_the_helper_keys_the_lock_is_released_anyway() {
     let mut rights = all_rights();
     rights.retain(|right| *right != ANY_KEY);
     rights.push("~p:*");
     let (server, url) = with_rights(&rights);
     let manager = manager(&url).await;
     let guard = manager.lock("p", "k").acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().contains("~{p:k}:queue"), "{error}");
-    is_left_alone(&server).await;
+    wait_until_nothing_is_left(&server).await;
     let error = manager.lock("p", "k").fenced(true).acquire().await.unwrap_err();
     assert!(error.to_string().contains("~{p:k}:fence"), "{error}");
-    is_left_alone(&server).await;
+    wait_until_nothing_is_left(&server).await;
 }
 
-/// Dropped guards are released many in one command, which is refused for one of them.
+/// One command releases many dropped guards. The server refuses it because of one of them.
 #[tokio::test]
-async fn one_lock_that_may_not_be_released_does_not_keep_others() {
+async fn one_lock_that_may_not_be_released_does_not_keep_the_others() {
     let mut rights = all_rights();
     rights.retain(|right| *right != ANY_KEY);
     rights.extend(["~p:*", "~{p:*", "~q:*"]);
@@ -232,7 +232,7 @@ async fn one_lock_that_may_not_be_released_does_not_keep_others() {
         guards.push(manager.lock("q", &number).acquire().await.unwrap());
     }
     for guard in &guards {
-        is_confirmed(guard, LONG).await;
+        wait_until_confirmed(guard, LONG).await;
     }
     drop(guards);
     eventually("all are free", BRIEFLY, || server.keys().is_empty()).await;
@@ -244,14 +244,14 @@ async fn rights_that_are_taken_away_later_are_named_as_well() {
     let (server, url) = with_rights(&all_rights());
     let manager = manager(&url).await;
     let guard = manager.lock("p", "k").acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     server.tell("ACL SETUSER least -del");
     let error = guard.release().await.unwrap_err();
     assert!(error.to_string().contains("+del"), "{error}");
-    is_left_alone(&server).await;
+    wait_until_nothing_is_left(&server).await;
     server.tell("ACL SETUSER least +del");
     manager.lock("p", "k").timeout(LONG).acquire().await.unwrap().release().await.unwrap();
-    // A user that is gone takes its connections along.
+    // Deleting a user also closes its connections.
     server.tell("ACL DELUSER least");
     let start = Instant::now();
     let error = manager.lock("p", "k").timeout(TIMEOUT).acquire().await.unwrap_err();
@@ -260,7 +260,7 @@ async fn rights_that_are_taken_away_later_are_named_as_well() {
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
 }
 
-/// Everything that locks do which are shared.
+/// Uses everything that shared locks do.
 async fn share_it_all(url: &str) -> Result<(), LockError> {
     let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
     let long = |manager: &LockManager| manager.lock("p", "k").timeout(LONG);
@@ -299,11 +299,11 @@ async fn the_rights_that_the_docs_name_for_readers_and_permits_are_enough_and_ea
         let (server, url) = with_rights(&rights);
         let error = share_it_all(&url).await.expect_err(missing).to_string();
         assert!(error.contains(missing) && error.contains("docs/protocol.md"), "{missing}: {error}");
-        is_left_alone(&server).await;
+        wait_until_nothing_is_left(&server).await;
     }
 }
 
-/// Each server has words of its own for what a script may not do.
+/// Each kind of server has its own error text for what a script may not do.
 #[tokio::test]
 async fn a_right_that_a_script_lacks_is_named_on_each_kind_of_server() {
     for kind in [Kind::Redis, Kind::Valkey] {
@@ -313,6 +313,6 @@ async fn a_right_that_a_script_lacks_is_named_on_each_kind_of_server() {
         let error = guard.extend(LONG).await.expect_err("it is refused").to_string();
         assert!(error.contains("+pexpire") && error.contains("docs/protocol.md"), "{kind:?}: {error}");
         drop(guard);
-        is_left_alone(&server).await;
+        wait_until_nothing_is_left(&server).await;
     }
 }

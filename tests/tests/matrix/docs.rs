@@ -1,5 +1,7 @@
-//! docs/faults.md and the tests agree, the runbook has what the library says, and every table of the docs is one.
+//! Checks of the docs: tests/shown-by.md and the tests agree, the runbook has the library's warnings and errors, and every table
+//! renders.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -17,7 +19,13 @@ fn fns(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// The names in the last cell of each row of the matrix, without the file's.
+/// The numbers in the first cells of the rows.
+fn numbers(text: &str) -> BTreeSet<u8> {
+    let cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    cells.flat_map(|cell| cell.split(", ").filter_map(|number| number.parse().ok())).collect()
+}
+
+/// The test names in the last cell of each row of the matrix, without the file's name.
 fn named(text: &str) -> Vec<&str> {
     let cells = text.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit_once("| "));
     let words = cells.flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2));
@@ -27,7 +35,8 @@ fn named(text: &str) -> Vec<&str> {
 #[test]
 fn every_test_that_the_docs_name_exists_and_every_row_is_named() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let text = fs::read_to_string(workspace.join("docs/faults.md")).unwrap();
+    let read = |path: &str| fs::read_to_string(workspace.join(path)).unwrap();
+    let text = read("tests/shown-by.md");
     let named = named(&text);
     let mut found = Vec::new();
     fns(&workspace.join("tests/tests"), &mut found);
@@ -37,11 +46,14 @@ fn every_test_that_the_docs_name_exists_and_every_row_is_named() {
     assert!(missing.is_empty(), "the docs name tests that do not exist: {missing:?}");
     let is_row = |name: &&String| name.starts_with("row_") && name.as_bytes()[4].is_ascii_digit();
     let untold: Vec<_> = found.iter().filter(is_row).filter(|name| !named.contains(&name.as_str())).collect();
-    assert!(untold.is_empty(), "tests of rows that the docs do not name: {untold:?}");
-    assert!(named.len() > 40, "the table is not read: {named:?}");
+    assert!(untold.is_empty(), "the docs do not name these tests of rows: {untold:?}");
+    assert!(named.len() > 40, "too few rows found: {named:?}");
+    let (faults, shown) = (numbers(&read("docs/faults.md")), numbers(&text));
+    let in_one: Vec<_> = faults.symmetric_difference(&shown).collect();
+    assert!(faults.len() > 60 && in_one.is_empty(), "docs/faults.md and tests/shown-by.md do not both have {in_one:?}");
 }
 
-/// How many cells a row of a table has; `None` when the line is no row. `\|` is no border.
+/// The number of cells in a row of a table; `None` if the line is no row. `\|` is no border.
 fn cells(line: &str) -> Option<usize> {
     let line = line.trim().strip_prefix('|')?;
     Some(line.replace("\\|", "").matches('|').count())
@@ -51,7 +63,7 @@ fn is_rule(line: &str) -> bool {
     cells(line).is_some() && line.contains("---") && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '))
 }
 
-/// The tables of a page that no reader sees as tables: without a header, or with rows that are longer or shorter.
+/// The tables of a page that don't render: without a header, or with rows of different lengths.
 fn broken_tables(page: &str) -> Vec<String> {
     let lines: Vec<&str> = page.lines().collect();
     let mut broken = Vec::new();
@@ -88,7 +100,7 @@ fn every_table_of_the_docs_has_a_header_and_rows_of_as_many_cells() {
     }
 }
 
-/// What the library's log events of level `WARN` say.
+/// The texts of the library's log events of level `WARN`.
 fn warnings(source: &str) -> Vec<&str> {
     let events = source.split("tracing::warn!(").skip(1).filter_map(|rest| rest.split(");").next());
     events.filter_map(|event| event.rsplit('"').nth(1)).collect()
@@ -102,7 +114,7 @@ fn variants<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
     words.filter_map(|item| item.split([' ', ',', '(']).next()).collect()
 }
 
-/// The beginning of a text, by which people look for it.
+/// The beginning of a text, for which people search.
 fn beginning(text: &str) -> String {
     text.split_whitespace().take(5).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! A server that may drop locks to make room for other keys.
+//! A server whose memory policy may evict locks.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn a_server_that_evicts_is_warned_of_once_with_the_policy_and_the_remedy()
     let manager = manager(&server.url()).await;
     let warnings = || events.with(&["WARN", "maxmemory-policy noeviction", &server.address()]);
     eventually("the warning", SOON, || !warnings().is_empty()).await;
-    // Neither a lock nor a new connection repeats it.
+    // Neither a lock nor a new connection repeats the warning.
     manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     server.tell("CLIENT KILL TYPE normal");
     manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
@@ -32,7 +32,7 @@ async fn a_server_that_keeps_everything_is_not_warned_of() {
     let events = Events::of_this_process();
     let (quiet, loud) = (Server::start(), Server::with(&["--maxmemory-policy", "allkeys-lru"]));
     let _quiet = manager(&quiet.url()).await;
-    // Both looks are taken on one thread, this one later.
+    // One thread checks both managers, this one later.
     let _loud = manager(&loud.url()).await;
     eventually("the other's warning", SOON, || !events.with(&["allkeys-lru", &loud.address()]).is_empty()).await;
     assert!(events.with(&["evict", &quiet.address()]).is_empty());

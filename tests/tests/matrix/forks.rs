@@ -1,4 +1,4 @@
-//! A process forks while it has a manager: its child has a copy of everything in memory, and the same sockets.
+//! A process forks while it has a manager: the child has a copy of its memory, and the same sockets.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -9,22 +9,22 @@ use tests::patience::eventually_blocking;
 use tests::server::Server;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{LONG, is_confirmed, manager};
+use crate::{LONG, manager, wait_until_confirmed};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs `child` in a fork of this process, which ends with it, and waits for its end.
+/// Forks this process, runs `child` in the fork, and waits until the fork exits.
 fn in_a_fork(child: impl FnOnce()) {
     match fork().unwrap() {
         Fork::Child => {
-            // One that hangs must not outlive the test.
+            // A child that hangs must not outlive the test.
             std::thread::spawn(|| {
                 std::thread::sleep(LONG);
                 std::process::exit(2);
             });
-            // Nothing else of the test may run here: it would stop the parent's server.
+            // Run nothing else of the test here: a destructor would stop the parent's server.
             let outcome = catch_unwind(AssertUnwindSafe(child));
             std::process::exit(i32::from(outcome.is_err()));
         }
@@ -39,9 +39,9 @@ fn in_a_fork(child: impl FnOnce()) {
     }
 }
 
-async fn is_refused(inherited: &LockManager) {
+async fn assert_refused(inherited: &LockManager) {
     for timeout in [LONG, Duration::ZERO] {
-        // `p:held` is the parent's, and `p:k` free.
+        // The parent holds `p:held`; `p:k` is free.
         for key in ["held", "k"] {
             let start = Instant::now();
             let error = inherited.lock("p", key).timeout(timeout).acquire().await.unwrap_err();
@@ -52,14 +52,14 @@ async fn is_refused(inherited: &LockManager) {
     }
 }
 
-/// In the child: the copies do nothing, and a new manager does all.
+/// Runs in the child: the copies do nothing, and a new manager works.
 async fn child(url: &str, inherited: LockManager, dropped: LockGuard, released: LockGuard) {
-    // A thread believes for a millisecond that it is where it was.
+    // A thread caches for a millisecond in which process it runs.
     tokio::time::sleep(Duration::from_millis(5)).await;
-    is_refused(&inherited).await;
+    assert_refused(&inherited).await;
     drop(dropped);
     released.release().await.unwrap_err();
-    is_refused(&inherited).await;
+    assert_refused(&inherited).await;
     let start = Instant::now();
     inherited.shutdown().await;
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
@@ -72,9 +72,9 @@ async fn child(url: &str, inherited: LockManager, dropped: LockGuard, released: 
         assert!(own.lock("p", key).try_acquire().await.unwrap().is_none(), "the parent's lock was released");
     }
     let guard = own.lock("p", "k").acquire().await.unwrap();
-    is_confirmed(&guard, Duration::from_secs(20)).await;
+    wait_until_confirmed(&guard, Duration::from_secs(20)).await;
     drop(guard);
-    // It is released by a keeper: with none it would stay for its lease.
+    // The keeper releases it. Without a keeper the key would stay for its whole lease.
     own.lock("p", "k").timeout(Duration::from_secs(1)).acquire().await.unwrap().release().await.unwrap();
     own.shutdown().await;
 }
@@ -94,7 +94,7 @@ fn row_61_a_child_after_a_fork_can_not_use_its_parents_manager_and_can_make_its_
         let (locks, held, released) = copies.take().unwrap();
         runtime().block_on(child(&server.url(), locks, held, released));
     });
-    // Nothing was released, and no reply went astray.
+    // The child released nothing, and took none of the parent's replies.
     assert_eq!(owners(), before);
     let (_, held, released) = copies.take().unwrap();
     parent.block_on(async {
@@ -105,7 +105,7 @@ fn row_61_a_child_after_a_fork_can_not_use_its_parents_manager_and_can_make_its_
     });
 }
 
-/// Two processes that go on from one copy of a manager would make the same tokens.
+/// Two processes that continue from one copy of a manager would make the same tokens.
 #[test]
 fn row_61_parent_and_child_never_hold_one_lock_under_one_token() {
     let server = Server::start();

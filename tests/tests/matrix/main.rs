@@ -1,6 +1,6 @@
 //! The fault matrix: what happens when the server, the network or a client fails, one test per row of docs/faults.md.
 //!
-//! A test named `row_06_…` shows row 6. Tests without a number are about what the rows have no room for.
+//! A test named `row_06_…` shows row 6. Tests without a number show details that have no row.
 
 mod administration;
 mod client;
@@ -31,45 +31,45 @@ use tests::server::Server;
 
 const LONG: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_millis(300);
-/// The command timeout, for which a single try waits for its answer.
+/// The command timeout: how long a single try waits for its reply.
 const ANSWER: Duration = Duration::from_millis(500);
-/// How late an answer may come that is promised for the timeout.
+/// How long after its timeout a request may return.
 const LATE: Duration = Duration::from_millis(100);
 
 async fn manager(url: &str) -> LockManager {
     LockManager::connect(url).await.unwrap()
 }
 
-/// Takes the lock and releases it, so that the server knows every script.
+/// Acquires and releases a lock, so that the server has the scripts.
 async fn warm_up(managers: &[&LockManager]) {
     for manager in managers {
         manager.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();
     }
 }
 
-async fn is_confirmed(guard: &LockGuard, at_least: Duration) {
+async fn wait_until_confirmed(guard: &LockGuard, at_least: Duration) {
     eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > at_least).await;
 }
 
-async fn is_lost(guard: &LockGuard) {
-    tokio::time::timeout(LONG, guard.lost()).await.expect("the loss is told");
+async fn wait_until_lost(guard: &LockGuard) {
+    tokio::time::timeout(LONG, guard.lost()).await.expect("the holder learns of the loss");
 }
 
-/// Somebody waits in the server's queue for the lock `p:k`.
-async fn is_queued(server: &Server) {
+/// Waits until the server's queue of the lock `p:k` has a waiter.
+async fn wait_until_queued(server: &Server) {
     eventually("the waiter queues", Duration::from_secs(5), || server.keys().contains_key("{p:k}:queue")).await;
 }
 
-/// The lock can be had within the three seconds that a request given up may block it.
-async fn is_had_soon(manager: &LockManager) -> LockGuard {
+/// Acquires the lock, and checks that it took at most the three seconds for which an abandoned request may block it.
+async fn assert_granted_soon(manager: &LockManager) -> LockGuard {
     let start = Instant::now();
     let guard = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(3) + NOISE, "{:?}", start.elapsed());
     guard
 }
 
-/// Nobody can be asked for the lock: that is said in time, and not taken for a lock that is busy.
-async fn fails_in_time(manager: &LockManager) {
+/// While the server can't be reached, requests must return in time, with an error that does not call the lock busy.
+async fn assert_fails_in_time(manager: &LockManager) {
     for timeout in [TIMEOUT, Duration::ZERO] {
         let start = Instant::now();
         let error = manager.lock("p", "k").timeout(timeout).acquire().await.unwrap_err();
@@ -85,7 +85,7 @@ async fn fails_in_time(manager: &LockManager) {
     assert!(start.elapsed() < ANSWER + LATE + NOISE, "{:?}", start.elapsed());
 }
 
-/// Runs a command that keeps the whole server busy, on a thread of its own; its answer may be an error.
+/// Runs a command that keeps the whole server busy, on a new thread. The reply may be an error.
 fn occupy(server: &Server, command: &[&str]) -> std::thread::JoinHandle<()> {
     let client = redis::Client::open(server.url()).unwrap();
     let mut asked = redis::cmd(command[0]);

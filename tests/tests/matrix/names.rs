@@ -1,4 +1,4 @@
-//! Which locks are one lock: the same key in another place, and keys that try to be another key.
+//! Which names mean the same lock: equal keys at different places, and keys that imitate other keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tests::patience::eventually;
 use tests::server::{Server, free_port};
 use tokio::time::sleep;
 
-use crate::{is_confirmed, is_queued, manager};
+use crate::{manager, wait_until_confirmed, wait_until_queued};
 
 #[tokio::test]
 async fn row_48_a_lock_on_one_server_is_not_handed_over_to_a_waiter_on_another() {
@@ -29,7 +29,7 @@ async fn row_48_a_lock_on_one_server_is_not_handed_over_to_a_waiter_on_another()
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Keys that would be one name, or smuggle something into it, if their parts were just put together.
+/// Keys that would collide, or inject something into the name, if their parts were just concatenated.
 #[tokio::test]
 async fn row_49_keys_with_marks_of_the_protocol_are_locks_of_their_own() {
     let server = Server::start();
@@ -59,15 +59,15 @@ async fn row_49_all_keys_of_a_lock_are_in_one_slot() {
     eventually("all slots are served", Duration::from_secs(10), is_ok).await;
     let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
     let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
-    is_confirmed(&guard, Duration::from_secs(10)).await;
+    wait_until_confirmed(&guard, Duration::from_secs(10)).await;
     let waiter = tokio::spawn(south.lock("p", "k").fenced(true).timeout(Duration::from_secs(10)).acquire());
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     let slot = |key: &str| server.ask::<u32>(&format!("CLUSTER KEYSLOT {key}"));
     assert_eq!(slot("p:k"), slot("{p:k}:queue"));
     assert_eq!(slot("p:k"), slot("{p:k}:fence"));
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    // A name with what marks the slot in a cluster has no such mark of its own.
+    // A name that contains `{…}` can't choose its own slot in a cluster.
     let guard = north.lock("p", "a{b}c").fenced(true).acquire().await.unwrap();
     guard.release().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Many try locks all the time, each on a key of its own, while the server is away.
+//! Many tasks keep trying locks, each on its own key, while the server is away.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ async fn costs_little(kind: Kind) -> Report {
         assert_eq!(row.errors.keys().collect::<Vec<_>>(), [&"unreachable"], "{row}");
         assert!(row.overshoot(100) < LATE + NOISE + row.machine, "{row}");
     }
-    // A command timeout and a second: for the connection, and for the pause before the next attempt at one.
+    // A command timeout for the connection attempt, and a second for the pause before the next attempt.
     assert!(report.first_grant < Duration::from_millis(1500) + NOISE, "{:?}", report.first_grant);
     assert_eq!(report.left, 0);
     report
 }
 
-/// It is another server process: it has counted from its start. Each lock is taken once and looked at once, for its release. What
-/// was on its way when the server died is looked at as well: of each task the release of one lock, which goes on in the background,
-/// and the claim of the next.
+/// The server was restarted, so its counts are from after the outage. Each lock takes one `SET`, and one `GET` for its release. Commands
+/// that were under way when the server died cost another `GET` each: per task, the release of one lock, which continues in the
+/// background, and the claim of the next.
 fn leaves_nothing_to_withdraw(report: &Report) {
     let (taken, looked_at) = (report.calls.of("set"), report.calls.of("get"));
     assert!(looked_at <= taken + 2 * LOAD.tasks, "{} for {taken} locks", report.calls);

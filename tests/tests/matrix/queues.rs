@@ -1,4 +1,4 @@
-//! Crowds at one lock: thousands that give up at once, and processes that all wait for one release.
+//! Crowds at one lock: thousands of waiters that give up at once, and processes that all wait for one release.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use tests::proxy::Proxy;
 use tests::server::Server;
 use tokio::time::sleep;
 
-use crate::{LONG, is_queued, manager, warm_up};
+use crate::{LONG, manager, wait_until_queued, warm_up};
 
 const CROWD: usize = 10_000;
 
-/// Resident bytes of this process.
+/// The resident memory of this process, in bytes.
 fn memory() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -29,10 +29,10 @@ async fn row_46_ten_thousand_waiters_ask_as_one_and_give_up_without_a_trace() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (tasks_before, memory_before, count_before) = (tasks(), memory(), proxy.count());
     let waiters: Vec<_> = (0..CROWD).map(|_| tokio::spawn(south.lock("p", "k").timeout(LONG * 6).acquire())).collect();
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     sleep(Duration::from_secs(2)).await;
     let asked = proxy.work_since(count_before);
-    // A try, an ask, and its repetition once a second; an ask by digest may be repeated by text.
+    // A try, an ask, and its repetition once a second. An ask by digest may be repeated with the script's text.
     assert!(asked.len() <= 8, "{asked:?}");
     let grown = memory().saturating_sub(memory_before) / CROWD;
     assert!(grown < 20_000, "{grown} bytes for a waiter");
@@ -40,7 +40,7 @@ async fn row_46_ten_thousand_waiters_ask_as_one_and_give_up_without_a_trace() {
         waiter.abort();
     }
     drop(join_all(waiters).await);
-    eventually("nothing of them runs", LONG, || tasks() <= tasks_before).await;
+    eventually("their tasks have ended", LONG, || tasks() <= tasks_before).await;
     eventually("the queue is empty", Duration::from_secs(3), || !server.keys().contains_key("{p:k}:queue")).await;
     assert!(guard.is_valid());
     guard.release().await.unwrap();
@@ -78,6 +78,6 @@ async fn row_47_eight_processes_of_fifty_tasks_are_all_served_without_a_pause() 
     let mut pauses: Vec<_> = holds.windows(2).map(|pair| pair[1].0.checked_duration_since(pair[0].1)).collect();
     assert!(pauses.iter().all(Option::is_some), "two hold the lock");
     pauses.sort_unstable();
-    // Whoever polls for its turn needs a second.
+    // A process that polls for the lock would need up to a second.
     assert!(pauses[pauses.len() * 99 / 100] < Some(Duration::from_millis(500)), "{:?}", pauses.last());
 }

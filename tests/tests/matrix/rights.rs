@@ -1,4 +1,4 @@
-//! The user that the locks connect as may not do everything.
+//! The locks connect as a user with few rights, or whose rights or password change.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,16 @@ use tests::patience::NOISE;
 use tests::server::Server;
 use tokio::time::sleep;
 
-use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, is_queued, manager};
+use crate::{
+    LATE, LONG, TIMEOUT, assert_granted_soon, manager, wait_until_confirmed, wait_until_lost, wait_until_queued,
+};
 
-/// The rights that the docs name.
+/// The rights in the docs.
 const LEAST: &str = "~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +zadd +zpopmin +zrange \
                      +zrem +zscore +time +publish +subscribe +unsubscribe +eval +evalsha +ping +hello";
 
 #[tokio::test]
-async fn row_44_a_user_without_the_right_to_scripts_is_told_so() {
+async fn row_44_a_user_without_the_right_to_scripts_gets_a_clear_error() {
     let server = Server::start();
     server.tell("ACL SETUSER poor on >canary-7f3a ~* &* -@all +set +get +ping +hello +info +client +subscribe");
     let url = server.url().replace("redis://", "redis://poor:canary-7f3a@");
@@ -32,17 +34,18 @@ async fn row_44_a_user_without_the_right_to_scripts_is_told_so() {
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
 }
 
+/// So whatever fails below fails for the right that is missing. What the docs name is compared in `denials.rs`.
 #[tokio::test]
-async fn the_least_rights_that_the_docs_name_are_enough() {
+async fn these_rights_are_enough() {
     let server = Server::start();
     server.tell(&format!("ACL SETUSER least on >secret {LEAST}"));
     let url = server.url().replace("redis://", "redis://least:secret@");
     let north = manager(&url).await;
     let south = manager(&url).await;
     let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     guard.release().await.unwrap();
     let released = Instant::now();
     waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -51,42 +54,42 @@ async fn the_least_rights_that_the_docs_name_are_enough() {
 
 const PASSWORD: &str = "canary-7f3a";
 
-/// Says what is wrong, in time, and not the password.
-fn is_clear(error: &LockError, start: Instant) {
+/// Checks that the error came in time, says what is wrong, and does not show the password.
+fn assert_clear(error: &LockError, start: Instant) {
     assert!(matches!(error, LockError::Backend { .. } | LockError::Connect { .. }), "{error:?}");
     assert!(start.elapsed() < TIMEOUT + LATE + NOISE, "{:?}", start.elapsed());
     assert!(!format!("{error} {error:?}").contains(PASSWORD), "{error:?}");
 }
 
-/// A lock of his own for a user who lacks one right: a clear error or success, and nobody is blocked for long.
+/// A user who lacks one right asks for a lock: the result is success or a clear error, and others are not blocked for long.
 async fn lacks(server: &Server, right: &str) {
     server.tell(&format!("ACL SETUSER {right} on >{PASSWORD} {LEAST} -{right}"));
     let url = server.url().replace("redis://", &format!("redis://{right}:{PASSWORD}@"));
     let start = Instant::now();
     match LockManager::connect(&url).await {
-        Err(error) => is_clear(&error, start),
+        Err(error) => assert_clear(&error, start),
         Ok(poor) => {
             let request =
                 || poor.lock("p", right).timeout(TIMEOUT).expire(Duration::from_secs(2)).renew(false).fenced(true);
             let start = Instant::now();
             match request().acquire().await {
-                Err(error) => is_clear(&error, start),
+                Err(error) => assert_clear(&error, start),
                 Ok(guard) => {
                     let start = Instant::now();
                     if let Err(error) = request().acquire().await
                         && !error.is_timeout()
                     {
-                        is_clear(&error, start);
+                        assert_clear(&error, start);
                     }
                     let start = Instant::now();
                     if let Err(error) = guard.release().await {
-                        is_clear(&error, start);
+                        assert_clear(&error, start);
                     }
                 }
             }
         }
     }
-    // What is left of it: a claim, or the lease of two seconds that it could not release.
+    // What may be left: a claim, or a lease of two seconds that the user could not release.
     let start = Instant::now();
     let next = manager(&server.url()).await.lock("p", right).timeout(LONG).acquire().await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(3) + NOISE, "without {right}: {:?}", start.elapsed());
@@ -94,13 +97,13 @@ async fn lacks(server: &Server, right: &str) {
 }
 
 #[tokio::test]
-async fn row_44_a_user_who_lacks_any_one_right_is_told_so_and_blocks_nobody_for_long() {
+async fn row_44_a_user_who_lacks_any_one_right_gets_a_clear_error_and_blocks_nobody_for_long() {
     let server = Server::start();
     let rights = LEAST.split_whitespace().filter_map(|word| word.strip_prefix('+'));
     join_all(rights.map(|right| lacks(&server, right))).await;
 }
 
-/// What the user that the locks connect as can do, or who he is, changes while he holds and wants locks.
+/// A manager with a held lock, whose user's rights or password a test changes.
 struct Worker {
     server: Server,
     locks: LockManager,
@@ -115,62 +118,68 @@ impl Worker {
         server.tell(&format!("ACL SETUSER worker on >{PASSWORD} {LEAST}"));
         let locks = manager(&server.url().replace("redis://", &format!("redis://worker:{PASSWORD}@"))).await;
         let guard = locks.lock("p", "held").expire(LEASE).renew(true).acquire().await.unwrap();
-        is_confirmed(&guard, Duration::from_secs(1)).await;
+        wait_until_confirmed(&guard, Duration::from_secs(1)).await;
         Self { server, locks, guard }
     }
 
-    async fn is_told_so(&self) {
+    async fn assert_reported(&self) {
         for _ in 0..3 {
             let start = Instant::now();
             let error = self.locks.lock("p", "k").timeout(TIMEOUT).acquire().await.unwrap_err();
-            is_clear(&error, start);
+            assert_clear(&error, start);
         }
     }
 
-    async fn comes_back(self) {
+    async fn assert_works_again(self) {
         self.server.tell(&format!("ACL SETUSER worker reset on >{PASSWORD} {LEAST}"));
-        is_had_soon(&self.locks).await.release().await.unwrap();
+        // The background tries to connect every 250 ms. A failed try counts for all callers for 50 ms.
+        let back = Instant::now();
+        while let Err(error) = self.locks.lock("p", "k").timeout(LONG).acquire().await {
+            assert_clear(&error, back);
+            assert!(back.elapsed() < Duration::from_millis(50) + NOISE, "{error}");
+        }
+        assert_granted_soon(&self.locks).await.release().await.unwrap();
     }
 
-    /// He can't renew what he holds either: it ends at its deadline, and for others a second later at most.
-    async fn stays_shut_out_and_comes_back(self) {
+    /// The user can't renew the lock either: the hold ends at its deadline, and others get the lock at most a second later.
+    async fn assert_shut_out_then_works_again(self) {
         let start = Instant::now();
-        self.is_told_so().await;
-        is_lost(&self.guard).await;
+        self.assert_reported().await;
+        wait_until_lost(&self.guard).await;
         assert!(start.elapsed() < LEASE + LATE + NOISE, "{:?}", start.elapsed());
         let other = manager(&self.server.url()).await;
         let next = other.lock("p", "held").timeout(LONG).acquire().await.unwrap();
         assert!(start.elapsed() < LEASE + Duration::from_secs(1) + NOISE, "{:?}", start.elapsed());
         next.release().await.unwrap();
-        self.comes_back().await;
+        self.assert_works_again().await;
     }
 }
 
 #[tokio::test]
-async fn row_44_a_user_who_is_deleted_is_told_so_until_he_is_back() {
+async fn row_44_a_deleted_user_gets_clear_errors_until_it_is_back() {
     let worker = Worker::at_work().await;
     worker.server.tell("ACL DELUSER worker");
-    worker.stays_shut_out_and_comes_back().await;
+    worker.assert_shut_out_then_works_again().await;
 }
 
 #[tokio::test]
-async fn row_44_a_password_that_changes_is_told_until_it_is_right_again() {
+async fn row_44_a_changed_password_is_reported_until_it_is_right_again() {
     let worker = Worker::at_work().await;
     worker.server.tell("ACL SETUSER worker resetpass >another");
     worker.server.tell("CLIENT KILL USER worker");
-    worker.stays_shut_out_and_comes_back().await;
+    worker.assert_shut_out_then_works_again().await;
 }
 
 #[tokio::test]
-async fn row_43_a_user_who_may_not_subscribe_any_more_is_told_so_until_he_may() {
+async fn row_43_a_user_who_may_no_longer_subscribe_gets_clear_errors_until_it_may() {
     let worker = Worker::at_work().await;
     worker.server.tell("ACL SETUSER worker -subscribe");
     worker.server.tell("CLIENT KILL USER worker");
-    worker.is_told_so().await;
-    // Renewals need no channel.
+    worker.assert_reported().await;
+    // Renewals work without the channel.
     sleep(LEASE).await;
     assert!(worker.guard.is_valid());
-    worker.comes_back().await;
+    worker.assert_works_again().await;
 }
 
 #[tokio::test]
@@ -181,7 +190,7 @@ async fn row_43_a_holder_who_may_not_publish_costs_others_a_second() {
     let other = manager(&server.url()).await;
     let guard = mute.lock("p", "k").acquire().await.unwrap();
     let waiter = tokio::spawn(other.lock("p", "k").timeout(LONG).acquire());
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     guard.release().await.unwrap();
     let released = Instant::now();
     waiter.await.unwrap().unwrap().release().await.unwrap();

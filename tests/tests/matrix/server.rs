@@ -8,7 +8,10 @@ use tests::server::Server;
 use tokio::time::sleep;
 
 use crate::crowd::Crowd;
-use crate::{LATE, LONG, fails_in_time, is_confirmed, is_had_soon, is_queued, manager, occupy, warm_up};
+use crate::{
+    LATE, LONG, assert_fails_in_time, assert_granted_soon, manager, occupy, wait_until_confirmed, wait_until_queued,
+    warm_up,
+};
 
 #[tokio::test]
 async fn row_02_a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() {
@@ -18,11 +21,11 @@ async fn row_02_a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_t
     let south = manager(&server.url()).await;
     warm_up(&[&north]).await;
     server.freeze();
-    fails_in_time(&north).await;
+    assert_fails_in_time(&north).await;
     server.thaw();
-    // It now executes what was given up.
-    is_had_soon(&south).await.release().await.unwrap();
-    is_had_soon(&north).await.release().await.unwrap();
+    // The server now executes the abandoned commands.
+    assert_granted_soon(&south).await.release().await.unwrap();
+    assert_granted_soon(&north).await.release().await.unwrap();
     eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
     crowd.ends_well(&server).await;
 }
@@ -46,7 +49,7 @@ async fn row_02_a_frozen_server_is_not_a_busy_lock_to_tasks_that_leave_the_askin
 }
 
 #[tokio::test]
-async fn a_server_that_answers_again_is_called_busy_again() {
+async fn a_lock_is_reported_busy_again_when_the_server_answers_again() {
     let server = Server::start();
     let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
     warm_up(&[&north, &south]).await;
@@ -71,9 +74,9 @@ async fn row_07_a_killed_server_is_reported_in_time_and_used_again_when_it_is_ba
     let mut server = Server::start();
     let manager = manager(&server.url()).await;
     server.kill();
-    fails_in_time(&manager).await;
+    assert_fails_in_time(&manager).await;
     server.restart();
-    is_had_soon(&manager).await.release().await.unwrap();
+    assert_granted_soon(&manager).await.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -97,15 +100,15 @@ async fn row_09_a_lock_and_its_waiter_survive_a_restart_with_the_data() {
     let north = manager(&server.url()).await;
     let south = manager(&server.url()).await;
     let guard = north.lock("p", "k").acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     let lease = Duration::from_millis(1500);
     let renewed = north.lock("p", "renewed").expire(lease).renew(true).acquire().await.unwrap();
-    is_confirmed(&renewed, Duration::from_secs(1)).await;
+    wait_until_confirmed(&renewed, Duration::from_secs(1)).await;
     let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
-    is_queued(&server).await;
+    wait_until_queued(&server).await;
     server.kill();
     server.restart();
-    // The lock survived, and its waiter waits on.
+    // The lock survived, and its waiter still waits.
     assert!(server.owner("p:k").is_some());
     sleep(Duration::from_millis(300)).await;
     assert!(!waiter.is_finished());
@@ -125,11 +128,11 @@ async fn row_08_a_restart_without_data_is_noticed_by_the_holder() {
     let mut server = Server::start();
     let north = manager(&server.url()).await;
     let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     server.kill();
     server.restart();
     let restarted = Instant::now();
-    // Half a minute's lease, verified at the reconnect.
+    // The lease is half a minute long, but the reconnect verifies it.
     tokio::time::timeout(Duration::from_secs(3), guard.lost()).await.expect("the loss is noticed");
     assert!(restarted.elapsed() < Duration::from_secs(3));
     assert!(guard.release().await.is_err());
@@ -139,7 +142,7 @@ async fn row_08_a_restart_without_data_is_noticed_by_the_holder() {
     next.release().await.unwrap();
     server.tell("FLUSHALL");
     let after = south.lock("p", "k").fenced(true).acquire().await.unwrap();
-    assert!(after.fencing_token() > token, "tokens restart with the data");
+    assert!(after.fencing_token() > token, "tokens must not restart with the data");
 }
 
 #[tokio::test]
@@ -162,7 +165,7 @@ async fn row_01_a_freeze_shorter_than_the_lease_costs_time_and_no_hold() {
     let manager = manager(&server.url()).await;
     let request = manager.lock("p", "k").expire(Duration::from_secs(3)).renew(true);
     let guard = request.acquire().await.unwrap();
-    is_confirmed(&guard, Duration::from_millis(2700)).await;
+    wait_until_confirmed(&guard, Duration::from_millis(2700)).await;
     let crowd = Crowd::on(&server.url()).await;
     server.freeze();
     let asking = tokio::spawn(manager.lock("p", "other").timeout(LONG).acquire());
@@ -204,14 +207,14 @@ async fn row_02_a_body_is_stopped_at_its_deadline_while_the_server_is_frozen() {
     // The last renewal was before the freeze.
     assert!(last - frozen <= lease, "a step {:?} after the freeze", last - frozen);
     assert!(ended < lease + LATE + NOISE, "{ended:?}");
-    is_had_soon(&manager).await.release().await.unwrap();
+    assert_granted_soon(&manager).await.release().await.unwrap();
 }
 
-/// The whole server does something else for so long.
+/// A command keeps the whole server busy.
 async fn a_server_is_busy_with(server: &Server, command: &[&str]) {
     let manager = manager(&server.url()).await;
     let guard = manager.lock("p", "held").acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     let crowd = Crowd::on(&server.url()).await;
     let occupied = occupy(server, command);
     sleep(Duration::from_millis(200)).await;
@@ -238,27 +241,27 @@ async fn row_15_a_server_that_sleeps_only_costs_time() {
 
 #[tokio::test]
 async fn row_10_a_server_that_is_loading_its_data_is_reported_and_only_costs_time() {
-    // Two seconds for 500 keys, in which it answers after every kilobyte.
+    // Loading 500 keys takes two seconds, during which the server answers after every kilobyte.
     let mut options = vec!["--enable-debug-command", "yes", "--rdbcompression", "no", "--key-load-delay", "4000"];
     options.extend(["--loading-process-events-interval-bytes", "1024"]);
     let mut server = Server::with(&options);
     let manager = manager(&server.url()).await;
     let guard = manager.lock("p", "held").acquire().await.unwrap();
-    is_confirmed(&guard, LONG).await;
+    wait_until_confirmed(&guard, LONG).await;
     server.tell("DEBUG POPULATE 500 filler 1000");
     server.tell("SAVE");
     server.kill();
     server.restart_unready();
     eventually("it loads", LONG, || server.is_loading()).await;
     let waiting = tokio::spawn(manager.lock("p", "other").timeout(LONG).acquire());
-    fails_in_time(&manager).await;
-    assert!(server.is_loading(), "it was ready before it was asked");
+    assert_fails_in_time(&manager).await;
+    assert!(server.is_loading(), "it had loaded its data before the test asked");
     eventually("it is ready", LONG, || !server.is_loading()).await;
     let ready = Instant::now();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     assert!(ready.elapsed() < Duration::from_secs(2), "{:?}", ready.elapsed());
-    is_had_soon(&manager).await.release().await.unwrap();
-    // The lock was saved, so it is still its holder's.
+    assert_granted_soon(&manager).await.release().await.unwrap();
+    // The lock was saved, so its holder still has it.
     assert!(guard.is_valid());
     guard.release().await.unwrap();
 }

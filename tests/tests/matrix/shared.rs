@@ -1,4 +1,4 @@
-//! What goes wrong with locks that are shared.
+//! Faults of shared locks.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -7,13 +7,13 @@ use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 use tokio::time::{sleep, timeout};
 
-use crate::{LATE, LONG, is_confirmed, is_lost, manager};
+use crate::{LATE, LONG, manager, wait_until_confirmed, wait_until_lost};
 
-/// A process that is gone. Nobody listens on its channel.
+/// The token of a process that is gone; its channel has no subscriber.
 const DEAD: &str = "0123456789abcdef0123456789abcdef.1@dead";
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A shared lease of a process that is gone, as docs/protocol.md has it.
+/// Writes the shared lease of a process that is gone, in the format of docs/protocol.md.
 fn dead_lease(server: &Server, capacity: u32) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let end = (now + LEASE).as_millis();
@@ -29,7 +29,7 @@ async fn row_66_a_reader_that_is_gone_delays_a_writer_by_its_lease_and_a_second(
     dead_lease(&server, 0);
     let start = Instant::now();
     let reader = manager.lock("p", "k").read().timeout(LONG).acquire().await.unwrap();
-    assert!(start.elapsed() < NOISE, "a reader waits for nobody: {:?}", start.elapsed());
+    assert!(start.elapsed() < NOISE, "a reader had to wait: {:?}", start.elapsed());
     reader.release().await.unwrap();
     let writer = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     let waited = start.elapsed();
@@ -59,7 +59,7 @@ async fn row_67_a_dead_writer_in_front_of_readers_delays_them_by_three_seconds_a
     let held = north.lock("p", "k").read().acquire().await.unwrap();
     server.tell(&format!("ZADD {{p:k}}:queue 1 2500|{DEAD}"));
     server.tell("PEXPIRE {p:k}:queue 5000");
-    // The server has not noticed yet.
+    // The server has not noticed that it is dead.
     let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let mut listener = connection.as_pubsub();
     listener.subscribe("cache_lock:0123456789abcdef0123456789abcdef").unwrap();
@@ -70,7 +70,7 @@ async fn row_67_a_dead_writer_in_front_of_readers_delays_them_by_three_seconds_a
     drop((held, reader));
 }
 
-/// Of crashed processes, which nobody listens for, and of a process that is stopped, which the server counts as a listener.
+/// The waiters of crashed processes have no subscriber. A stopped process still counts as a subscriber.
 #[tokio::test]
 async fn row_67_forty_dead_waiters_of_a_shared_lock_are_gone_in_one_look_and_a_stopped_one_costs_three_seconds() {
     let server = Server::start();
@@ -104,12 +104,12 @@ async fn row_67_a_writer_that_waits_for_long_keeps_its_place_in_front_of_readers
     let held = north.lock("p", "k").read().acquire().await.unwrap();
     let mut writer = Box::pin(south.lock("p", "k").timeout(LONG).acquire());
     assert!(timeout(Duration::from_millis(100), &mut writer).await.is_err());
-    // Longer than a first waiter counts as alive without an ask.
+    // Longer than the first waiter counts as alive without an ask.
     let mut reader = Box::pin(south.lock("p", "k").read().timeout(LONG).acquire());
     let both = async {
         tokio::select! { _ = &mut writer => "writer", _ = &mut reader => "reader" }
     };
-    assert!(timeout(Duration::from_secs(4), both).await.is_err(), "the reader overtakes the writer");
+    assert!(timeout(Duration::from_secs(4), both).await.is_err(), "the reader overtook the writer");
     held.release().await.unwrap();
     let writer = writer.await.unwrap();
     assert!(timeout(Duration::from_millis(50), &mut reader).await.is_err());
@@ -123,14 +123,14 @@ async fn row_68_leases_of_a_shared_lock_that_was_deleted_do_not_come_back() {
     let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
     let request = |manager: &LockManager| manager.lock("p", "k").read().expire(Duration::from_millis(600));
     let lost = request(&north).acquire().await.unwrap();
-    is_confirmed(&lost, Duration::from_millis(300)).await;
+    wait_until_confirmed(&lost, Duration::from_millis(300)).await;
     server.tell("DEL p:k");
     let other = request(&south).acquire().await.unwrap();
-    is_lost(&lost).await;
+    wait_until_lost(&lost).await;
     assert!(other.is_valid());
     drop(lost);
     sleep(Duration::from_millis(700)).await;
-    assert!(other.is_valid(), "the release of the first reader ends the lease of the second");
+    assert!(other.is_valid(), "the release of the first reader ended the lease of the second");
     other.release().await.unwrap();
     assert_eq!(server.owner("p:k"), None);
 }
@@ -141,7 +141,7 @@ async fn row_69_a_full_memory_ends_no_shared_lease() {
     let manager = manager(&server.url()).await;
     let request = |permits| manager.lock("p", "k").permits(permits).expire(Duration::from_millis(600));
     let guard = request(2).acquire().await.unwrap();
-    is_confirmed(&guard, Duration::from_millis(300)).await;
+    wait_until_confirmed(&guard, Duration::from_millis(300)).await;
     server.tell("CONFIG SET maxmemory 1");
     let shared: [fn(LockRequest) -> LockRequest; 3] =
         [LockRequest::read, |lock| lock.permits(2), |lock| lock.read().fenced(true)];
@@ -150,12 +150,12 @@ async fn row_69_a_full_memory_ends_no_shared_lease() {
         assert!(error.to_string().contains("OOM"), "{key}: {error}");
     }
     sleep(Duration::from_millis(1500)).await;
-    assert!(guard.is_valid(), "its renewals are refused");
+    assert!(guard.is_valid(), "its renewals were refused");
     guard.release().await.unwrap();
     eventually("the lock is free", LONG, || server.owner("p:k").is_none()).await;
 }
 
-/// A client that knows nothing of this library finds the lock taken, and readers respect its lock.
+/// For a client that does not know this library a read lock is taken, and readers respect that client's lock.
 #[tokio::test]
 async fn a_plain_client_and_readers_exclude_each_other() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! A server that stands still in the middle of a script.
+//! A server that stalls in the middle of a script.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,19 @@ use tests::server::{Kind, Server};
 
 use crate::LONG;
 
-/// A script, on a server that stands still before one command of the script.
+/// A script, on a server that stalls before one of the script's commands.
 struct Stalled {
     text: String,
-    /// How often a loop turns that takes 150 ms at least.
+    /// The number of turns of a loop that takes at least 150 ms.
     turns: u64,
 }
 
 impl Stalled {
-    /// The order of commands that has to be found: the lock is set before the clock is read.
-    const SET_FIRST: [(&str, &str); 3] = [
+    /// Disables the fast path of most hand-offs.
+    const LONG_WAY: (&str, &str) = ("local is_short = ", "local is_short = false and ");
+    /// A seeded bug that the test must find: the script sets the lock before it reads the clock.
+    const SET_FIRST: [(&str, &str); 4] = [
+        Self::LONG_WAY,
         ("local granted_at, tried = now(), false", "local tried = false"),
         ("'PXAT', number(math.ceil(granted_at / 1000) + claim)", "'PX', claim"),
         ("number(granted_at)", "number(now())"),
@@ -50,9 +53,9 @@ impl Stalled {
         }
     }
 
-    /// Passes a lock on, with the server standing still before the `nth` command: for how much longer than the server keeps
-    /// the lock its next owner believes to have it, in microseconds. And half of the time that the command took: a
-    /// busy machine makes the loop longer or shorter.
+    /// Hands a lock off, while the server stalls before the `nth` command. Returns for how many microseconds longer the next owner
+    /// believes to have the lock than the server keeps it, and half of the time that the script took, since the length of the
+    /// loop depends on the machine's load.
     fn passes_on(&self, server: &Server, nth: u32) -> (i64, i64) {
         const CLAIM: i64 = 10_000;
         let (owner, waiter) = (format!("{:032x}.1@a", 1), format!("{:032x}.1@b", 2));
@@ -89,39 +92,46 @@ impl Stalled {
     }
 }
 
-/// Three of the words are keys.
+/// Runs a script; the first three words are keys.
 fn eval(server: &Server, text: &str, words: &[&str]) -> redis::Value {
     let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let keys = if words.is_empty() { 0 } else { 3 };
     redis::cmd("EVAL").arg(text).arg(keys).arg(words).query(&mut connection).unwrap()
 }
 
-/// Wherever the server stands still, also between two commands of the script that passes a lock on.
+/// Wherever the server stalls, also between two commands of the hand-off script.
 #[test]
 fn row_51_a_server_that_stands_still_inside_a_hand_off_keeps_the_lock_for_as_long_as_its_owner_believes() {
     const COMMANDS: std::ops::RangeInclusive<u32> = 1..=9;
     for kind in [Kind::Redis, Kind::Valkey] {
         let server = Server::of(kind, &[]);
         let (right, wrong) = (Stalled::new(&server, &[]), Stalled::new(&server, &Stalled::SET_FIRST));
-        for nth in COMMANDS {
-            let (late, _) = right.passes_on(&server, nth);
-            assert!(late <= 0, "{kind:?}, before command {nth}: the lock is believed in for {late} µs too long");
+        let long = Stalled::new(&server, &[Stalled::LONG_WAY]);
+        for (way, nth) in
+            [(&right, "short"), (&long, "long")].into_iter().flat_map(|way| COMMANDS.map(move |nth| (way, nth)))
+        {
+            let (late, _) = way.0.passes_on(&server, nth);
+            assert!(
+                late <= 0,
+                "{kind:?}, the {} way, before command {nth}: the lock is believed in for {late} µs too long",
+                way.1
+            );
         }
-        // It would be seen here, where a script sees the time pass. Newer servers show it the time at which it began.
+        // The seeded bug only shows on servers whose scripts see time pass. Newer servers give a script the time at which it began.
         let turns = right.turns;
         let look = format!(
             "local a = redis.call('TIME') for _ = 1, {turns} do end return redis.call('TIME')[1] - a[1] + (redis.call('TIME')[2] - a[2]) / 1e6 > 0.05"
         );
         let passes = eval(&server, &look, &[]) == redis::Value::Int(1);
-        // Before a command that the script does not come to, the server does not stand still: what is left is a rounded millisecond.
+        // The server does not stall before a command that the script does not reach. Then the difference is a rounded millisecond.
         let stalls = COMMANDS.map(|nth| wrong.passes_on(&server, nth)).filter(|(_, stood_still)| *stood_still > 10_000);
         let (worst, stood_still) = stalls.max().unwrap();
         assert_eq!(worst > stood_still, passes, "{kind:?}: {worst} µs, of {stood_still} µs");
     }
 }
 
-/// The lease ends while the server stands still, and the server deletes the list of shared leases. What is written after that must not
-/// bring the list back: it would have no end.
+/// The lease ends while the server stalls, and the server deletes the list of shared leases. A later write must not recreate the list
+/// without an expiry.
 #[test]
 fn row_51_a_server_that_stands_still_inside_a_renewal_of_a_shared_lease_keeps_nothing_for_ever() {
     let file = include_str!("../../../lock-runtime/src/store/redis/scripts/shared_renew.lua");
@@ -133,7 +143,7 @@ fn row_51_a_server_that_stands_still_inside_a_renewal_of_a_shared_lease_keeps_no
         let slow = Stalled::of(&server, file, &[(before, &format!("for _ = 1, {turns} do end {before}"))]).text;
         server.tell("SET p:k cache_lock|shared PX 60000");
         server.tell(&format!("ZADD {{p:k}}:shared {} {member}", i64::MAX / 4096));
-        // The longest lease counts for the keys: it is this one, and is over when the server goes on.
+        // The longest lease decides when the keys expire. It is this one, and it is over when the server continues.
         let end = format!(
             "local time = redis.call('TIME') local ends = time[1] * 1000 + math.floor(time[2] / 1000) + 50
              redis.call('ZADD', '{{p:k}}:shared', ends, '{member}')"
@@ -144,8 +154,8 @@ fn row_51_a_server_that_stands_still_inside_a_renewal_of_a_shared_lease_keeps_no
     }
 }
 
-/// The text of a script, on a server that stands still inside each command that sets the end of a key: for longer than until that end.
-/// Redis 7.0 looks at the clock twice in such a command, and then deletes the key at once.
+/// The text of a script, changed as if the server stalled in each command that sets a key's expiry until that time has passed. Redis 7.0
+/// reads the clock twice in such a command, and then deletes the key at once.
 fn late_ends(script: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lock-runtime/src/store/redis/scripts");
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
@@ -166,10 +176,10 @@ fn late_ends(script: &str) -> String {
     format!("{late}\n{text}")
 }
 
-/// What is written behind an end that is over comes back as a new key, which must have an end.
-/// A script, what the server has before, the helper keys, and the arguments.
+/// A script, the server's state before it, the helper keys, and the arguments.
 type Case<'a> = (&'a str, Vec<String>, &'a [&'a str], Vec<&'a str>);
 
+/// A write to a key that has just expired makes a new key, which must have an expiry, too.
 #[test]
 fn row_51_a_server_that_stands_still_while_it_sets_an_end_keeps_nothing_for_ever() {
     let [owner, other, ticket] = [1, 2, 3].map(|id| format!("{id:032x}.1@a"));

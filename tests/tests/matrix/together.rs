@@ -1,4 +1,4 @@
-//! Acquires of many tasks at one moment, whose claims travel together: in one write, with an answer for each.
+//! Concurrent acquires of many tasks, whose claims are sent in one write, with a reply for each.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,12 +30,12 @@ fn owners(server: &Server) -> BTreeSet<String> {
     (0..COUNT).filter_map(|key| server.owner(&format!("p:{key}"))).collect()
 }
 
-async fn are_free(server: &Server) {
+async fn wait_until_free(server: &Server) {
     let of_locks = |server: &Server| server.keys().into_keys().filter(|key| key.contains("p:")).count();
     eventually("all are free", Duration::from_secs(3), || of_locks(server) == 0).await;
 }
 
-/// The commands before the one that is to meet a fault.
+/// Lets this many commands pass before the one that the fault hits.
 fn let_pass(proxy: &Proxy, count: usize) {
     for _ in 0..count {
         proxy.plan("SET", Fault::DelayReply(Duration::ZERO));
@@ -43,7 +43,7 @@ fn let_pass(proxy: &Proxy, count: usize) {
 }
 
 #[tokio::test]
-async fn row_64_one_claim_that_is_refused_spoils_no_other() {
+async fn row_64_one_refused_claim_does_not_affect_the_others() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     warm_up(&[&manager]).await;
@@ -79,12 +79,12 @@ async fn row_64_claims_whose_replies_are_lost_are_granted_once() {
         assert!(guards.iter().all(LockGuard::is_valid));
         assert_eq!(owners(&server).len(), COUNT);
         drop(guards);
-        are_free(&server).await;
+        wait_until_free(&server).await;
     }
 }
 
 #[tokio::test]
-async fn row_64_claims_are_half_executed_when_the_server_dies_and_all_are_had_when_it_is_back() {
+async fn row_64_claims_are_half_executed_when_the_server_dies_and_all_are_granted_when_it_is_back() {
     let mut server = Server::start();
     let proxy = Proxy::before(&server);
     let manager = manager(&proxy.url()).await;
@@ -92,23 +92,23 @@ async fn row_64_claims_are_half_executed_when_the_server_dies_and_all_are_had_wh
     let_pass(&proxy, MIDDLE);
     proxy.plan("SET", Fault::Hold);
     let acquiring = tokio::spawn(async move { acquire_all(&manager, LONG).await });
-    // The keeper may have asked for more of them over its own connection.
+    // The keeper may have asked for more of the locks over its own connection.
     eventually("half of them are executed", LONG, || proxy.holding() > 0 && owners(&server).len() >= MIDDLE).await;
     server.kill();
     proxy.let_go();
     server.restart();
     let guards: Vec<_> = acquiring.await.unwrap().into_iter().map(Result::unwrap).collect();
-    // What was granted before the server died is noticed as lost, or was granted again.
+    // The locks granted before the server died are reported as lost, or were granted again.
     eventually("each has its lock, or knows that it is lost", LONG, || {
         guards.iter().enumerate().all(|(key, guard)| !guard.is_valid() || server.owner(&format!("p:{key}")).is_some())
     })
     .await;
     drop(guards);
-    are_free(&server).await;
+    wait_until_free(&server).await;
 }
 
 #[tokio::test]
-async fn row_64_claims_that_nobody_waits_for_any_more_leave_nothing() {
+async fn row_64_claims_of_acquires_that_timed_out_leave_nothing() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     warm_up(&[&manager]).await;
@@ -117,13 +117,13 @@ async fn row_64_claims_that_nobody_waits_for_any_more_leave_nothing() {
         assert!(matches!(outcome, Err(LockError::Backend { .. })), "{outcome:?}");
     }
     server.thaw();
-    are_free(&server).await;
+    wait_until_free(&server).await;
     let guards = acquire_all(&manager, LONG).await.into_iter().map(Result::unwrap).collect();
     release_all(guards).await;
-    are_free(&server).await;
+    wait_until_free(&server).await;
 }
 
-/// A blocked thread keeps what its tasks send for as long as it is blocked, and no other runtime waits for that.
+/// A blocked thread delays the commands of its own tasks, and must not delay other runtimes.
 #[tokio::test]
 async fn claims_of_a_runtime_that_stands_still_keep_no_other_runtime_waiting() {
     let server = Server::start();
@@ -150,8 +150,8 @@ async fn claims_of_a_runtime_that_stands_still_keep_no_other_runtime_waiting() {
     let guards = acquire_all(&manager, TIMEOUT).await.into_iter().map(Result::unwrap).collect();
     release_all(guards).await;
     drop(asking);
-    are_free(&server).await;
-    eventually("nothing of theirs is left", Duration::from_secs(3), || {
+    wait_until_free(&server).await;
+    eventually("none of their locks is left", Duration::from_secs(3), || {
         !server.keys().keys().any(|key| key.contains("parked"))
     })
     .await;

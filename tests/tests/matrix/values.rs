@@ -1,4 +1,4 @@
-//! The key holds what is not ours: the token of another, or something that is no lock at all.
+//! A lock's key has a value of somebody else: another owner's token, or data that is no lock.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tests::patience::{NOISE, eventually};
 use tests::server::{Kind, Server};
 use tokio::time::sleep;
 
-use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, manager};
+use crate::{LATE, LONG, TIMEOUT, assert_granted_soon, manager, wait_until_confirmed, wait_until_lost};
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +37,16 @@ async fn a_late_release_never_frees_the_lock_of_another() {
     let south = manager(&server.url()).await;
     let request = || north.lock("p", "k").expire(Duration::from_millis(100)).renew(false);
     let (one, two) = (request().acquire().await.unwrap(), south);
-    is_lost(&one).await;
+    wait_until_lost(&one).await;
     let next = two.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     let token = server.owner("p:k");
     assert!(token.is_some());
     assert!(one.release().await.unwrap_err().is_lost());
     assert_eq!(server.owner("p:k"), token);
     next.release().await.unwrap();
-    // The same with a dropped guard.
+    // A dropped guard must not free it either.
     let one = request().acquire().await.unwrap();
-    is_lost(&one).await;
+    wait_until_lost(&one).await;
     let next = two.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     let token = server.owner("p:k");
     drop(one);
@@ -68,13 +68,13 @@ async fn row_20_a_foreign_value_without_an_end_is_respected_and_reported() {
         panic!("{error:?}");
     };
     assert_eq!(holder.as_deref(), Some("another client, without an expiry"));
-    assert!(!format!("{error} {error:?}").contains("somebody"), "a foreign token is a secret, too: {error:?}");
+    assert!(!format!("{error} {error:?}").contains("somebody"), "a foreign token must stay secret, too: {error:?}");
     let newest = manager.lock("p", "k").timeout(TIMEOUT).on_busy(OnBusy::Replace);
-    assert!(newest.acquire().await.unwrap_err().is_timeout(), "it may be data of an application");
+    assert!(newest.acquire().await.unwrap_err().is_timeout(), "it may be an application's data");
     assert_eq!(server.owner("p:k").as_deref(), Some("somebody"));
     assert_eq!(server.ask::<i64>("PTTL p:k"), -1);
     server.tell("DEL p:k");
-    is_had_soon(&manager).await.release().await.unwrap();
+    assert_granted_soon(&manager).await.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -87,15 +87,15 @@ async fn row_20_a_key_of_another_type_is_reported_and_left_alone() {
         let error = manager.lock("p", "k").timeout(timeout).acquire().await.unwrap_err();
         assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
         assert!(error.to_string().contains("`p:k`") && error.to_string().contains("WRONGTYPE"), "{error}");
-        // Waiting would not make it a lock.
+        // Waiting can't help, because the value never becomes a lock.
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     }
     assert_eq!(server.ask::<Vec<String>>("LRANGE p:k 0 -1"), ["a", "b"]);
-    // One bad key does not spoil the others.
+    // Other keys still work.
     manager.lock("p", "other").acquire().await.unwrap().release().await.unwrap();
 }
 
-/// Every type there is, met by every way to ask.
+/// Every type of value, with every kind of request.
 #[tokio::test]
 async fn a_value_of_any_other_type_is_named_and_left_as_it_is() {
     let server = Server::start();
@@ -114,23 +114,22 @@ async fn a_value_of_any_other_type_is_named_and_left_as_it_is() {
             request().acquire().await.unwrap_err(),
             request().fenced(true).acquire().await.unwrap_err(),
             request().try_acquire().await.unwrap_err(),
-            request().run(async { panic!("it runs under no lock") }).await.unwrap_err(),
+            request().run(async { panic!("the body runs without a lock") }).await.unwrap_err(),
         ] {
             assert!(matches!(error, LockError::Backend { .. }), "{make}: {error:?}");
             assert!(error.to_string().contains("`p:k`") && error.to_string().contains("WRONGTYPE"), "{make}: {error}");
         }
-        // What was asked for has been taken back by now, or is on its way.
+        // The withdrawals are done by now, or under way.
         manager.lock("p", "other").acquire().await.unwrap().release().await.unwrap();
         sleep(Duration::from_millis(50)).await;
         assert_eq!(server.ask::<redis::Value>(look), before, "{make}");
         assert_eq!(server.ask::<i64>("PTTL p:k"), -1, "{make}");
         server.tell("DEL p:k");
     }
-    is_had_soon(&manager).await.release().await.unwrap();
+    assert_granted_soon(&manager).await.release().await.unwrap();
 }
 
-/// A hold that finds something else in its place is lost, of whatever kind the hold and the value are, and what is there is left
-/// alone.
+/// A hold whose key was overwritten is lost, for all kinds of holds and values, and the new value is left alone.
 #[tokio::test]
 async fn row_19_a_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
     let server = Server::start();
@@ -154,11 +153,11 @@ async fn row_19_a_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
                     };
                     let error = request().run(body).await.unwrap_err();
                     assert!(matches!(error, LockError::Lost { completed: false, .. }), "{case}: {error:?}");
-                    // By the next renewal, and not by the deadline of the hold.
+                    // The next renewal notices it, well before the hold's deadline.
                     assert!(start.elapsed() < lease / 3 + 2 * LATE + NOISE, "{case}: {:?}", start.elapsed());
                 } else {
                     let guard = request().fenced(true).acquire().await.unwrap();
-                    is_confirmed(&guard, lease / 2).await;
+                    wait_until_confirmed(&guard, lease / 2).await;
                     put();
                     match how {
                         "release" => assert!(guard.release().await.unwrap_err().is_lost(), "{case}"),
@@ -167,7 +166,7 @@ async fn row_19_a_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
                     }
                 }
                 let before: redis::Value = server.ask(look);
-                // The release of a dropped guard is answered by then.
+                // By then the release of the dropped guard has its reply.
                 sleep(Duration::from_millis(100)).await;
                 assert_eq!(server.ask::<redis::Value>(look), before, "{case}");
                 assert_eq!(server.ask::<i64>("PTTL p:k"), -1, "{case}");
@@ -177,7 +176,7 @@ async fn row_19_a_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
     }
 }
 
-/// Somebody took the end of a lock away, or copied it without its end.
+/// Somebody removed the expiry of a lock's key, or copied the key without its expiry.
 #[tokio::test]
 async fn row_71_a_held_lock_without_an_end_gets_one_at_its_next_renewal() {
     let server = Server::start();
@@ -185,12 +184,12 @@ async fn row_71_a_held_lock_without_an_end_gets_one_at_its_next_renewal() {
     let lease = Duration::from_millis(900);
     for share in SHARES {
         let guard = share.of(north.lock("p", "k").expire(lease)).acquire().await.unwrap();
-        is_confirmed(&guard, lease / 2).await;
-        // The next renewal may come before a look at the keys.
+        wait_until_confirmed(&guard, lease / 2).await;
+        // The next renewal may happen before the test reads the keys.
         let is_taken = ["p:k", "{p:k}:shared"].map(|key| server.ask::<i64>(&format!("PERSIST {key}")) == 1);
         assert!(is_taken[0], "{share:?}");
         let ends = || ["p:k", "{p:k}:shared"].iter().all(|key| server.ask::<i64>(&format!("PTTL {key}")) != -1);
-        eventually("it ends again", lease / 3 + LATE + NOISE, ends).await;
+        eventually("it has an expiry again", lease / 3 + LATE + NOISE, ends).await;
         assert!(guard.is_valid(), "{share:?}");
         guard.release().await.unwrap();
         assert!(south.lock("p", "k").try_acquire().await.unwrap().is_some(), "{share:?}");
@@ -198,7 +197,7 @@ async fn row_71_a_held_lock_without_an_end_gets_one_at_its_next_renewal() {
     }
 }
 
-/// What another client has put at a helper key spoils waiting, not the lock.
+/// Another client's value at a helper key breaks waiting, not the lock.
 #[tokio::test]
 async fn a_helper_key_of_another_type_is_named_and_left_alone() {
     let server = Server::start();
@@ -207,19 +206,19 @@ async fn a_helper_key_of_another_type_is_named_and_left_alone() {
     server.tell("RPUSH {p:k}:fence x");
     let error = north.lock("p", "k").fenced(true).acquire().await.unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
-    let guard = is_had_soon(&north).await;
+    let guard = assert_granted_soon(&north).await;
     let start = Instant::now();
     let error = south.lock("p", "k").timeout(LONG).acquire().await.unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    // Nothing of others is lost, and the lock ends.
+    // The other client's values are still there, and the lock is released.
     guard.release().await.unwrap();
     assert_eq!(server.ask::<String>("GET {p:k}:queue"), "x");
     assert_eq!(server.ask::<Vec<String>>("LRANGE {p:k}:fence 0 -1"), ["x"]);
     assert_eq!(server.owner("p:k"), None);
 }
 
-/// However the hold ends, and also when the helper keys are overwritten under it.
+/// Plays every way to end a hold, also when the helper keys are overwritten during the hold.
 #[tokio::test]
 async fn row_52_a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_helper_keys() {
     let server = Server::start();
@@ -238,10 +237,10 @@ async fn row_52_a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_hel
                 request.run(sleep(Duration::from_millis(60))).await.unwrap();
                 Instant::now()
             } else {
-                // A free lock is had, also with a fencing token, which the plain claim does not draw.
+                // A free lock is granted, also with a fencing token, which the plain claim does not draw.
                 let fenced = how == "overwritten" || name == "queue";
                 let guard = request.fenced(fenced).acquire().await.unwrap();
-                is_confirmed(&guard, Duration::from_secs(15)).await;
+                wait_until_confirmed(&guard, Duration::from_secs(15)).await;
                 if fenced {
                     server.tell(&format!("DEL {{p:k}}:{name}"));
                     server.tell(make);
@@ -257,7 +256,7 @@ async fn row_52_a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_hel
             eventually(&format!("{make}: it is free after {how}"), LATE + NOISE, || server.owner("p:k").is_none())
                 .await;
             assert!(released.elapsed() < Duration::from_secs(1));
-            // The next one gets it at once.
+            // The next request gets it at once.
             assert!(south.lock("p", "k").try_acquire().await.unwrap().is_some(), "{make}, {how}");
             eventually("it is released", LATE + NOISE, || server.owner("p:k").is_none()).await;
             server.tell("DEL {p:k}:queue");
@@ -267,14 +266,14 @@ async fn row_52_a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_hel
     assert!(!events.with(&["WARN", "queue can't be used", "p:k", "WRONGTYPE"]).is_empty());
 }
 
-/// A server that does not know a command that releases by script need.
+/// A server without a command that the release script needs.
 #[tokio::test]
 async fn row_52_a_lock_is_free_when_its_owner_releases_it_on_a_server_without_del() {
     let server = Server::with(&["--rename-command", "DEL", ""]);
     let north = manager(&server.url()).await;
     for is_dropped in [false, true] {
         let guard = north.lock("p", "k").expire(LONG * 2).acquire().await.unwrap();
-        is_confirmed(&guard, LONG).await;
+        wait_until_confirmed(&guard, LONG).await;
         if is_dropped {
             drop(guard);
         } else {
@@ -286,7 +285,7 @@ async fn row_52_a_lock_is_free_when_its_owner_releases_it_on_a_server_without_de
     }
 }
 
-/// What the server refuses for good today it may take in a second.
+/// The server may accept in a second what it refuses now.
 #[tokio::test]
 async fn row_52_a_release_that_was_refused_for_good_is_repeated_until_the_lease_is_over() {
     let server = Server::start();
@@ -299,7 +298,7 @@ async fn row_52_a_release_that_was_refused_for_good_is_repeated_until_the_lease_
     };
     for is_dropped in [false, true] {
         let guard = north.lock("p", "k").expire(LONG * 2).acquire().await.unwrap();
-        is_confirmed(&guard, LONG).await;
+        wait_until_confirmed(&guard, LONG).await;
         set_rights('-');
         if is_dropped {
             drop(guard);
@@ -314,7 +313,7 @@ async fn row_52_a_release_that_was_refused_for_good_is_repeated_until_the_lease_
     }
 }
 
-/// What another client has put at the list of shared leases, or at the note about the first waiter, keeps nothing.
+/// Another client's value at the list of shared leases, or at the record of the first waiter, blocks nothing.
 #[tokio::test]
 async fn row_52_a_shared_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_helper_keys() {
     let server = Server::start();
@@ -325,21 +324,21 @@ async fn row_52_a_shared_lock_is_free_when_its_owner_releases_it_whatever_is_at_
                 let case = format!("{share:?}, {name}, {how}");
                 let request = share.of(north.lock("p", "k").expire(Duration::from_secs(20)));
                 let guard = request.acquire().await.unwrap();
-                is_confirmed(&guard, Duration::from_secs(15)).await;
+                wait_until_confirmed(&guard, Duration::from_secs(15)).await;
                 server.tell(&format!("DEL {{p:k}}:{name}"));
                 server.tell(&format!("RPUSH {{p:k}}:{name} x"));
                 let released = Instant::now();
                 if how == "drop" {
                     drop(guard);
                 } else {
-                    // Without its list there is no shared lease.
+                    // Without the list there are no shared leases.
                     let outcome = guard.release().await;
                     assert_eq!(outcome.is_ok(), name != "shared", "{case}: {outcome:?}");
                     assert!(outcome.err().is_none_or(|error| error.is_lost()), "{case}");
                 }
                 eventually(&case, LATE + NOISE, || server.owner("p:k").is_none()).await;
                 assert!(released.elapsed() < Duration::from_secs(1), "{case}");
-                // The next one of any kind gets it at once.
+                // The next request of any kind gets it at once.
                 for next in SHARES {
                     let guard = next.of(south.lock("p", "k").timeout(Duration::ZERO)).acquire().await;
                     guard.unwrap_or_else(|error| panic!("{case}, {next:?}: {error}")).release().await.unwrap();
@@ -350,7 +349,7 @@ async fn row_52_a_shared_lock_is_free_when_its_owner_releases_it_whatever_is_at_
     }
 }
 
-/// Whatever word another client has for its own lock.
+/// Another client may use any word as its lock's value.
 #[tokio::test]
 async fn row_20_a_foreign_value_that_is_a_word_of_the_protocol_is_respected() {
     let server = Server::start();
@@ -367,10 +366,10 @@ async fn row_20_a_foreign_value_that_is_a_word_of_the_protocol_is_respected() {
         assert_eq!(server.owner("p:k").as_deref(), Some(word));
     }
     server.tell("SET p:k shared PX 100");
-    is_had_soon(&manager).await.release().await.unwrap();
+    assert_granted_soon(&manager).await.release().await.unwrap();
 }
 
-/// Valkey deletes the lock by a command of its own, before anybody looks at the queue.
+/// Valkey deletes the lock with a command, before any script reads the queue.
 #[tokio::test]
 async fn a_release_is_done_although_the_queue_is_of_another_type() {
     for kind in [Kind::Redis, Kind::Valkey] {
@@ -382,20 +381,20 @@ async fn a_release_is_done_although_the_queue_is_of_another_type() {
     }
 }
 
-/// A value of an application that has the name of a lock, such as a page or a picture.
+/// Writes a large application value, such as a page or a picture, to the key of a lock.
 fn put_large(server: &Server, key: &str, bytes: usize) {
     server.tell(&format!("SET {key} x"));
     server.tell(&format!("SETRANGE {key} {} x", bytes - 1));
 }
 
-/// How many bytes the server has sent to anybody.
+/// The number of bytes that the server has sent to all clients.
 fn sent_by(server: &Server) -> usize {
     let stats: String = server.ask("INFO stats");
     let sent = stats.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).unwrap();
     sent.parse().unwrap()
 }
 
-/// A server closes a connection on which more than its limit waits, and all locks are on that connection.
+/// A server closes a connection whose output buffer exceeds its limit, and all locks share that connection.
 #[tokio::test]
 async fn row_20_a_value_of_any_size_costs_other_locks_nothing() {
     for kind in [Kind::Redis, Kind::Valkey] {
@@ -417,7 +416,7 @@ async fn row_20_a_value_of_any_size_costs_other_locks_nothing() {
     }
 }
 
-/// Every verb meets a value of so many bytes, and each time another lock is taken as well.
+/// Uses every verb on a key with a value of this size, together with another lock each time.
 async fn meet_large(server: &Server, locks: &LockManager, others: &LockManager, bytes: usize) {
     let others_work = async || {
         for locks in [locks, others] {
@@ -439,7 +438,7 @@ async fn meet_large(server: &Server, locks: &LockManager, others: &LockManager, 
     others_work().await;
     assert!(locks.force_release("p", "k").await.unwrap());
     assert_eq!(server.ask::<i64>("EXISTS p:k"), 0);
-    // A lock that is held is overwritten.
+    // Overwrite a lock that is held.
     for share in SHARES {
         for how in ["release", "drop", "extend", "give", "rest", "renew"] {
             let request = share.of(locks.lock("p", "k").expire(Duration::from_millis(900)));
@@ -447,14 +446,14 @@ async fn meet_large(server: &Server, locks: &LockManager, others: &LockManager, 
             let guard = request.acquire().await.unwrap();
             let waiting = others.lock("p", "k").timeout(TIMEOUT / 2).acquire();
             let waiting = tokio::spawn(async move { waiting.await.map(drop) });
-            crate::is_queued(server).await;
+            crate::wait_until_queued(server).await;
             put_large(server, "p:k", bytes);
             match how {
                 "release" => assert!(guard.release().await.unwrap_err().is_lost(), "{share:?}"),
                 "rest" => drop(guard.release().await),
                 "extend" => assert!(guard.extend(LONG).await.unwrap_err().is_lost(), "{share:?}"),
                 "give" => drop(guard.into_ticket(LONG).await),
-                "renew" => is_lost(&guard).await,
+                "renew" => wait_until_lost(&guard).await,
                 _ => drop(guard),
             }
             others_work().await;

@@ -1,4 +1,4 @@
-//! Each verb of a manager that does nothing else, while connections are cut, or when another server stands behind its address.
+//! Each verb of an otherwise idle manager, while connections are cut, or when another server has taken over its address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use tokio::time::sleep;
 use crate::LONG;
 
 const KEPT: Duration = Duration::from_mins(1);
-/// Time for a busy machine: each verb has that for itself.
+/// How long each verb may take on a busy machine.
 const COMMAND: Duration = Duration::from_secs(5);
 
-/// A verb that is ready to run, and its name.
+/// The name of a verb, and the verb as a future.
 type Verb = (&'static str, BoxFuture<'static, Result<(), LockError>>);
 
-/// Every verb, each of a manager of its own.
+/// Every verb, each with its own manager.
 async fn verbs(url: &str) -> Vec<Verb> {
     let manager = async || LockManager::builder().url(url).command_timeout(COMMAND).connect().await.unwrap();
     let held = async |key: &str| {
@@ -52,7 +52,7 @@ async fn verbs(url: &str) -> Vec<Verb> {
         manager.lock("warm", "up").fenced(fenced).acquire().await.unwrap().release().await.unwrap();
         let attempt = async move {
             let held = manager.lock("p", name).fenced(fenced).try_acquire().await?;
-            held.expect("nobody has it").release().await
+            held.expect("it is free").release().await
         };
         verbs.push((name, attempt.boxed()));
     }
@@ -80,7 +80,7 @@ async fn row_11_every_verb_outlives_connections_that_are_killed_again_and_again(
     }
 }
 
-/// No connection is cut, and no error but the refusal tells of it.
+/// No connection is cut: the refusal is the only sign of the new master.
 #[tokio::test]
 async fn row_21_every_verb_goes_on_with_the_next_master_behind_the_same_address() {
     let old = Server::with(&["--repl-diskless-sync-delay", "0"]);
@@ -88,7 +88,7 @@ async fn row_21_every_verb_goes_on_with_the_next_master_behind_the_same_address(
     let port = |server: &Server| server.address().replace("127.0.0.1:", "");
     let new = Server::with(&["--replicaof", "127.0.0.1", &port(&old), "--repl-diskless-sync-delay", "0"]);
     let verbs = verbs(&proxy.url()).await;
-    // A connection that is younger than a second is not left for a refusal.
+    // The library does not leave a connection younger than a second because of a refusal.
     sleep(Duration::from_millis(1100)).await;
     let names = |server: &Server| server.keys().into_keys().collect::<Vec<_>>();
     eventually("the replica has all locks", LONG, || names(&old) == names(&new)).await;

@@ -1,4 +1,4 @@
-//! A process that dies right after its grant: others are kept out for `at_least` all the same.
+//! A process that dies right after its grant: `at_least` keeps others out anyway.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tests::server::Server;
 use tokio::time::Instant;
 
 const KEPT: Duration = Duration::from_secs(3);
-/// What an answer may take: the lease is longer by so much.
+/// How long a reply may take: the lease is longer by this time.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// The child: it takes the lock with a lease that is far shorter, and does nothing more.
+/// The child acquires the lock with a lease far shorter than `at_least`, and does nothing more.
 #[tokio::test]
 async fn child_process() {
     let Some(url) = child::role() else { return };
@@ -24,7 +24,7 @@ async fn child_process() {
     request.run(body).await.unwrap();
 }
 
-/// Another child: its body ends at once, and then it does nothing more. Its lease is 30 s long.
+/// The body of this child ends at once, and then it does nothing more. Its lease is 30 s long.
 #[tokio::test]
 async fn child_process_that_rests() {
     let Some(url) = child::role() else { return };
@@ -42,7 +42,7 @@ async fn a_process_that_dies_while_the_lock_rests_costs_the_rest() {
     child.wait_for("rests");
     let start = Instant::now();
     while !locks.inspect("report", "daily").await.unwrap().unwrap().rests {
-        assert!(start.elapsed() < ANSWER, "it does not rest");
+        assert!(start.elapsed() < ANSWER, "the lock must rest");
     }
     child.kill();
     drop(locks.lock("report", "daily").timeout(KEPT * 3).acquire().await.unwrap());

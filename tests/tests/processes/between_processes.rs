@@ -1,4 +1,4 @@
-//! Two managers are two processes to the protocol. What they promise each other, and what a crash of one costs.
+//! Locks between processes; to the protocol, two managers are two processes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ async fn two(server: &Server) -> (LockManager, LockManager) {
     (manager(&server.url(), "north").await, manager(&server.url(), "south").await)
 }
 
-/// Starts to wait for the lock `p:k` in a task of its own.
+/// Starts to wait for the lock `p:k` in a new task.
 fn wait(manager: &LockManager) -> JoinHandle<(LockGuard, Instant)> {
     let manager = manager.clone();
     tokio::spawn(async move {
@@ -30,14 +30,14 @@ fn wait(manager: &LockManager) -> JoinHandle<(LockGuard, Instant)> {
     })
 }
 
-/// The client behind `proxy` has asked for a place in the queue of `p:k`.
-async fn is_queued(proxy: &Proxy) {
+/// Waits until the client behind `proxy` is in the queue of `p:k`.
+async fn wait_until_queued(proxy: &Proxy) {
     eventually("the waiter queues", Duration::from_secs(5), || {
         let work = proxy.work_since(0);
         work.iter().any(|words| words[0].starts_with("EVAL"))
     })
     .await;
-    // Until the server has answered it: it works through its connections one command at a time.
+    // Leave the server time to execute the ask.
     sleep(Duration::from_millis(20)).await;
 }
 
@@ -98,10 +98,10 @@ async fn a_release_hands_off_by_push() {
     let proxy = Proxy::before(&server);
     let north = manager(&server.url(), "north").await;
     let south = manager(&proxy.url(), "south").await;
-    // Once to fill the script cache.
+    // The first hold fills the script cache.
     let guard = north.lock("p", "k").acquire().await.unwrap();
     let waiter = wait(&south);
-    is_queued(&proxy).await;
+    wait_until_queued(&proxy).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().0.release().await.unwrap();
 
@@ -121,11 +121,11 @@ async fn a_release_hands_off_by_push() {
         slowest = slowest.max(granted - released);
         let asked = proxy.work_since(earlier);
         let until_granted = asked.iter().filter(|words| words[0] == "SET").count();
-        assert_eq!(until_granted, 1, "no try after the push: {asked:?}");
+        assert_eq!(until_granted, 1, "a try after the push: {asked:?}");
         assert!(server.commandstats().since(&calls).of("publish") > publishes, "handed off without a push");
         guard.release().await.unwrap();
     }
-    // A waiter that polls would have needed its second.
+    // A waiter that polls would have waited for up to a second.
     assert!(slowest < Duration::from_millis(250), "{slowest:?}");
 }
 
@@ -137,7 +137,7 @@ async fn a_dropped_guard_hands_off_too() {
     let south = manager(&proxy.url(), "south").await;
     let guard = north.lock("p", "k").acquire().await.unwrap();
     let waiter = wait(&south);
-    is_queued(&proxy).await;
+    wait_until_queued(&proxy).await;
     let dropped = Instant::now();
     drop(guard);
     let (_guard, granted) = waiter.await.unwrap();
@@ -168,7 +168,7 @@ async fn a_busy_process_lets_a_foreign_waiter_pass() {
         let (before, start) = (handed_over.load(Ordering::SeqCst), Instant::now());
         let guard = south.lock("p", "k").timeout(LONG).acquire().await.unwrap();
         let (passed, waited) = (handed_over.load(Ordering::SeqCst) - before, start.elapsed());
-        // Once the notice has arrived: one streak of 64 hand-overs or 10 ms.
+        // Once the process knows of the waiter, it hands over for one more streak: at most 64 times or 10 ms.
         assert!(passed <= 70, "passed over by {passed}");
         assert!(waited < Duration::from_millis(10) + NOISE, "{waited:?}");
         guard.release().await.unwrap();
@@ -180,7 +180,7 @@ async fn a_busy_process_lets_a_foreign_waiter_pass() {
     }
 }
 
-/// Tasks of two processes that all want one lock, again and again, for two seconds; who got it when.
+/// Tasks of two processes contend for one lock for two seconds. Returns who got it when.
 async fn grants_of_two_busy_processes(
     gives_back: fn(LockGuard) -> futures_util::future::BoxFuture<'static, ()>,
 ) -> Vec<(bool, Instant)> {
@@ -219,7 +219,7 @@ fn assert_both_get_their_share(grants: &[(bool, Instant)]) {
         "{north} grants against {south} in {} streaks; the longest had {longest}, the slowest took {slowest:?}",
         streaks.len()
     );
-    // Each streak ends after 64 hand-overs or 10 ms, and then the other process has its own.
+    // Each streak ends after 64 hand-overs or 10 ms, then the other process has its streak.
     assert!(longest <= 65 && slowest < Duration::from_millis(10) + NOISE, "{found}");
     assert!(north * 4 > south && south * 4 > north, "{found}");
     assert!(grants.len() > 200, "{found}");
@@ -255,7 +255,7 @@ async fn one_process_with_many_keys_and_one_with_one_do_not_starve_each_other() 
     let (north, south) = two(&server).await;
     let guard = south.lock("p", "k").acquire().await.unwrap();
     let waiter = wait(&north);
-    // While one task of `north` waits for `south`, its others work on.
+    // While one task of `north` waits for `south`, its other tasks continue.
     let start = Instant::now();
     for key in 0..200 {
         let other = north.lock("q", &key).acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! Threads without a runtime, on a server: the manager's own thread drives what they wait for.
+//! Threads without a runtime, with a server: the manager's own thread drives the connections.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn a_program_without_a_runtime_locks_on_a_server() {
     assert_eq!(total.into_inner(), 100);
 }
 
-/// The connection was made on a runtime that nobody drives any more.
+/// The connection was made on a runtime that no thread drives any more.
 #[test]
 fn a_runtime_that_is_not_driven_costs_a_thread_at_most_two_command_timeouts() {
     let server = Server::start();
@@ -53,9 +53,9 @@ fn a_runtime_that_is_not_driven_costs_a_thread_at_most_two_command_timeouts() {
     assert!(second < Duration::from_millis(200), "{second:?}");
 }
 
-/// The timer for its replies is not that runtime's either.
+/// The timeout of a command must not depend on a timer of that runtime.
 #[test]
-fn a_runtime_that_is_not_driven_lets_nobody_wait_for_longer_than_a_command_may_take() {
+fn a_command_on_a_runtime_that_is_not_driven_times_out() {
     let server = Server::start();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (still, driven) = (runtime(), runtime());

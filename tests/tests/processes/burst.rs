@@ -1,4 +1,4 @@
-//! Bursts: a process asks for more at one moment than is on its way to the server at once.
+//! Bursts: a process sends more commands at once than the connection allows in flight.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use lock_runtime::LockManager;
 use tests::server::Server;
 use tokio::runtime::{Builder, Runtime};
 
-/// Enough for a machine that has much else to do.
+/// Long enough for a busy machine.
 const PATIENT: Duration = Duration::from_secs(50);
 
-/// Has so many tasks lock keys of their own at one moment. Returns how many failed, by what their errors say.
+/// Starts this many tasks at once, each of which locks its own key. Returns the number of failures by error text.
 async fn failures(tasks: u32) -> BTreeMap<String, u32> {
     let server = Server::start();
     let locks = LockManager::connect(&server.url()).await.unwrap();
@@ -28,7 +28,7 @@ async fn failures(tasks: u32) -> BTreeMap<String, u32> {
         }
     }
     locks.shutdown().await;
-    assert!(server.keys().is_empty(), "nothing is left");
+    assert!(server.keys().is_empty(), "keys are left");
     failures
 }
 
@@ -38,11 +38,11 @@ fn none_fails(runtime: &Runtime, tasks: u32) {
 }
 
 #[test]
-fn of_thirty_thousand_tasks_that_lock_keys_of_their_own_at_one_moment_none_fails() {
+fn thirty_thousand_tasks_can_lock_different_keys_at_once() {
     none_fails(&Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(), 30_000);
 }
 
 #[test]
-fn of_ten_thousand_tasks_on_one_thread_that_lock_keys_of_their_own_at_one_moment_none_fails() {
+fn ten_thousand_tasks_on_one_thread_can_lock_different_keys_at_once() {
     none_fails(&Builder::new_current_thread().enable_all().build().unwrap(), 10_000);
 }

@@ -1,4 +1,4 @@
-//! Releases of many tasks at one moment, which go to the server as one command.
+//! Concurrent releases of many tasks, which go to the server as one command.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn are_free(server: &Server) -> bool {
     !server.keys().keys().any(|key| key.starts_with("p:"))
 }
 
-/// Has the server know the scripts, and every connection made.
+/// Connects, and fills the server's script cache.
 async fn warmed_up(url: &str) -> LockManager {
     let manager = LockManager::connect(url).await.unwrap();
     released(guards(&manager).await).await.into_iter().for_each(Result::unwrap);
@@ -41,7 +41,7 @@ async fn a_crowd_of_releases_is_a_few_commands() {
     for outcome in released(guards).await {
         outcome.unwrap();
     }
-    // A confirmation that was due meanwhile names one key per lock and two words for each; a release two keys and one.
+    // Tell releases from confirmations: a release has two keys and one argument per lock, a confirmation one key and two arguments.
     let work = proxy.work_since(earlier);
     let releases =
         work.iter().filter(|words| words[2].parse::<usize>().is_ok_and(|keys| words.len() == 3 + keys * 3 / 2));
@@ -51,7 +51,7 @@ async fn a_crowd_of_releases_is_a_few_commands() {
 }
 
 #[tokio::test]
-async fn one_lost_lock_among_them_is_told_to_its_holder_alone() {
+async fn one_lost_lock_among_them_is_reported_to_its_holder_only() {
     let server = Server::start();
     let manager = warmed_up(&server.url()).await;
     let guards = guards(&manager).await;
@@ -69,13 +69,13 @@ async fn one_lost_lock_among_them_is_told_to_its_holder_alone() {
 }
 
 #[tokio::test]
-async fn one_that_somebody_waits_for_is_passed_on() {
+async fn a_lock_with_a_waiter_is_handed_off() {
     let server = Server::start();
     let (north, south) = (warmed_up(&server.url()).await, LockManager::connect(&server.url()).await.unwrap());
     let guards = guards(&north).await;
     let dead = "2500|0123456789abcdef0123456789abcdef.1@dead";
     server.tell(&format!("ZADD {{p:77}}:queue 1 {dead}"));
-    // North has not heard of this one: its release goes with the others.
+    // North does not know of this waiter, so the release goes with the others.
     server.tell(&format!("ZADD {{p:78}}:queue 1 {dead}"));
     let waiter = tokio::spawn(async move { south.lock("p", &77).timeout(SOON).acquire().await });
     eventually("south waits", SOON, || server.ask::<u32>("ZCARD {p:77}:queue") == 2).await;
@@ -88,7 +88,7 @@ async fn one_that_somebody_waits_for_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_behind_them_costs_nobody_the_answer() {
+async fn every_release_gets_its_result_when_the_connection_is_cut() {
     for fault in [Fault::CutAfterForward, Fault::CutBeforeForward] {
         let server = Server::start();
         let proxy = Proxy::before(&server);
@@ -116,7 +116,7 @@ async fn releases_that_nobody_answers_are_repeated_until_the_locks_are_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runtime_that_ends_before_they_are_sent_strands_none() {
+async fn a_runtime_that_ends_before_they_are_sent_leaves_no_lock() {
     let server = Server::start();
     let manager = warmed_up(&server.url()).await;
     for yields in 0..6 {
@@ -135,7 +135,7 @@ async fn a_runtime_that_ends_before_they_are_sent_strands_none() {
         .await
         .unwrap();
         eventually("all are free", SOON, || are_free(&server)).await;
-        // And the next ones find nothing in their way.
+        // Later releases must work.
         for outcome in released(self::guards(&manager).await).await {
             outcome.unwrap();
         }
@@ -143,11 +143,11 @@ async fn a_runtime_that_ends_before_they_are_sent_strands_none() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_stands_still_has_only_its_own_tasks_wait() {
+async fn a_stalled_runtime_delays_only_its_own_tasks() {
     let server = Server::start();
     let manager = warmed_up(&server.url()).await;
     let first = manager.lock("first", "k").acquire().await.unwrap();
-    // The connection is busy, so that the release is one to be gathered; its runtime is never polled again.
+    // Keep the connection busy, so that the release joins a batch whose runtime is never polled again.
     server.freeze();
     let busy: Vec<_> = (0..3)
         .map(|key| {
@@ -178,18 +178,18 @@ async fn a_runtime_that_stands_still_has_only_its_own_tasks_wait() {
 }
 
 #[tokio::test]
-async fn a_name_without_rights_does_not_keep_the_locks_of_others() {
+async fn a_name_without_rights_does_not_block_other_releases() {
     let server = Server::start();
     server.tell("ACL SETUSER locks on >secret &cache_lock:* +@all");
     for are_dropped in [false, true] {
         server.tell("ACL SETUSER locks allkeys");
         let manager = warmed_up(&server.url().replace("redis://", "redis://locks:secret@")).await;
         let mut guards = guards(&manager).await;
-        // More often than a command has releases, so that each has one of them.
+        // More often than once per command, so that each command has one of them.
         for place in (0..COUNT).step_by(20) {
             guards.insert(place, manager.lock("refused", &place).acquire().await.unwrap());
         }
-        // What is only claimed would soon be free by itself.
+        // An unconfirmed claim would soon expire by itself.
         eventually("all are confirmed", SOON, || server.keys().values().all(|left| *left > 10_000)).await;
         server.tell("ACL SETUSER locks resetkeys ~p:* ~{p:*");
         if are_dropped {

@@ -1,4 +1,4 @@
-//! Another client in another language, which knows nothing of this one, excludes it and is excluded by it.
+//! A client in another language, which knows nothing of this library, excludes it and is excluded by it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tests::server::Server;
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// redis-py, doing what `tests/interop.py` says.
+/// A redis-py process that runs `tests/interop.py`.
 struct Python {
     process: Child,
     input: ChildStdin,
@@ -85,7 +85,7 @@ async fn a_lock_held_there_is_busy_here_and_its_value_left_alone() {
     assert!(manager.lock("shop", "item").try_acquire().await.unwrap().is_none());
     let request = manager.lock("shop", "item").timeout(Duration::from_millis(100));
     let error = request.acquire().await.unwrap_err();
-    // Another client's token has no label: nobody is named, and the token stays a secret.
+    // Another client's token has no label: the error names no holder, and does not show the token.
     assert!(matches!(&error, LockError::Timeout { holder: None, .. }), "{error:?}");
     assert!(!error.to_string().contains(&token));
     assert_eq!(server.owner("shop:item"), Some(token));
@@ -101,13 +101,13 @@ async fn a_lock_released_there_goes_to_the_one_that_waits_here() {
     let mut python = Python::start(&server, "shop:item", "hold");
     assert_eq!(python.says(), "held");
     let waiter = tokio::spawn(async move { manager.lock("shop", "item").timeout(LONG).acquire().await });
-    // The first ask has been refused.
+    // Wait until the first ask was refused.
     eventually("the waiter queues", LONG, || server.keys().contains_key("{shop:item}:queue")).await;
     python.go_on();
     assert_eq!(python.says(), "released");
     let released = Instant::now();
     let guard = waiter.await.unwrap().unwrap();
-    // That client tells nobody: the next question comes within a second.
+    // That client sends no notification, so the waiter gets the lock with its next ask, within a second.
     assert!(released.elapsed() < Duration::from_secs(1) + NOISE, "{:?}", released.elapsed());
     assert_eq!(Python::start(&server, "shop:item", "try").says(), "busy");
     guard.release().await.unwrap();

@@ -1,5 +1,5 @@
-//! A task whose turn comes and that is not polled: its thread works, or its future is kept behind another one. It delays
-//! nobody else for long, and is told the truth when it is polled at last.
+//! A task that is woken and not polled, because its thread is blocked or its future is set aside. It must not delay others
+//! for long, and must get the right result when it is polled at last.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,13 +16,13 @@ use tests::server::Server;
 use tokio::runtime::{Builder, Runtime};
 
 const LONG: Duration = Duration::from_secs(20);
-/// Longer than a lock may lie free.
+/// Longer than a lock may remain reserved for a task that is not polled.
 const BLOCKED: Duration = Duration::from_millis(2500);
-/// What a lock that no task takes may cost those who wait, and a release.
+/// How long such a task may delay waiters, and a release.
 const PASSED_ON: Duration = Duration::from_millis(100);
-/// What it may cost everybody.
+/// How long it may delay everybody else.
 const EVERYBODY: Duration = Duration::from_secs(1);
-/// What an acquire may cost others that has something already and is not polled.
+/// How long an unpolled acquire that already holds something may delay others.
 const A_CLAIM: Duration = Duration::from_secs(3);
 
 type Acquired = Result<LockGuard, LockError>;
@@ -37,26 +37,26 @@ async fn manager(server: &Server, label: &str) -> LockManager {
     locks
 }
 
-/// Asks for `p:k` with a lease that no test outlasts.
+/// Asks for `p:k` with a lease longer than any test.
 fn ask(locks: &LockManager, timeout: Duration) -> Pin<Box<dyn Future<Output = Acquired> + Send>> {
     let request = locks.lock("p", "k").timeout(timeout).expire(Duration::from_secs(1000)).renew(true);
     Box::pin(request.acquire())
 }
 
-/// Waits for the lock, and tells when it has begun to.
+/// Waits for the lock, and sends a message when it was polled first.
 async fn wait(locks: LockManager, timeout: Duration, begun: Sender<()>) -> Acquired {
     let mut acquiring = ask(&locks, timeout);
     poll_fn(|context| {
         let polled = acquiring.as_mut().poll(context);
-        // Nobody listens any more when it is polled again.
+        // When it is polled again, the receiver is gone.
         let _ = begun.send(());
         polled
     })
     .await
 }
 
-/// A thread whose task waits for the lock and is not polled while its thread blocks. It blocks when this returns: before, it
-/// might still be polled, and take the lock.
+/// Starts a thread whose task waits for the lock, then blocks the thread, so that the task is not polled. Returns when the thread
+/// blocks, because until then the task could still be polled and get the lock.
 fn waits_and_blocks(locks: &LockManager, timeout: Duration) -> thread::JoinHandle<Acquired> {
     let locks = locks.clone();
     let (begun, has_begun) = mpsc::channel();
@@ -76,7 +76,7 @@ fn waits_and_blocks(locks: &LockManager, timeout: Duration) -> thread::JoinHandl
     blocked
 }
 
-/// How long a process that comes now waits for the lock.
+/// How long a new request has to wait for the lock.
 async fn waited(locks: &LockManager) -> Duration {
     let begin = Instant::now();
     ask(locks, LONG).await.unwrap().release().await.unwrap();
@@ -98,7 +98,7 @@ fn a_worker_that_blocks_after_its_release_delays_no_other_process() {
         }
         drop(guard);
         released.send(()).unwrap();
-        // The task that is woken waits for this worker, although three are idle.
+        // The woken task is in this worker's slot, although three other workers are idle.
         thread::sleep(BLOCKED);
         waiter.await.unwrap()
     });
@@ -108,7 +108,7 @@ fn a_worker_that_blocks_after_its_release_delays_no_other_process() {
         waited(&other).await
     });
     assert!(delay < PASSED_ON + NOISE, "{delay:?}");
-    // Its time was over when it was polled, if the worker that blocked was the one to poll it.
+    // The blocked worker polls it, and by then its timeout is over.
     let late = busy.block_on(waiter).unwrap();
     assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
 }
@@ -138,7 +138,7 @@ fn a_thread_that_blocks_delays_neither_a_task_of_another_thread_nor_another_proc
 }
 
 #[test]
-fn the_only_waiter_of_a_blocked_thread_is_passed_over_after_a_second_also_by_who_only_tries() {
+fn the_only_waiter_of_a_blocked_thread_is_passed_over_after_a_second() {
     let server = Server::start();
     let locks = current_thread().block_on(manager(&server, "north"));
     let here = current_thread();
@@ -149,12 +149,30 @@ fn the_only_waiter_of_a_blocked_thread_is_passed_over_after_a_second_also_by_who
         let key = || server.keys().contains_key("p:k");
         eventually("the lock is free", EVERYBODY + NOISE, || !key()).await;
     });
-    // Its time is not over.
+    // Its timeout is not over.
     assert!(blocked.join().unwrap().is_ok());
 }
 
-/// A process waits in the server's queue, and the only thread of its runtime blocks, which reads its grants. Another waits behind it.
-/// Returns how long that one waits after the lock was released. The thread has blocked for this long by then.
+/// The server answered at once. Nothing of this process read the answer in time.
+#[test]
+fn the_error_of_a_task_that_was_polled_late_says_so() {
+    let server = Server::start();
+    for timeout in [Duration::ZERO, EVERYBODY] {
+        let asked = current_thread().block_on(async {
+            let locks = manager(&server, "north").await;
+            let asking = tokio::spawn(ask(&locks, timeout));
+            // The ask is sent.
+            tokio::task::yield_now().await;
+            thread::sleep(BLOCKED);
+            asking.await.unwrap()
+        });
+        let error = asked.unwrap_err().to_string();
+        assert!(error.contains("this task was "), "{error}");
+    }
+}
+
+/// A process waits in the server's queue while the only thread of its runtime, which reads its grants, blocks. Another process waits
+/// behind it. Returns how long the other one waits after the release, which happens when the thread has blocked for `blocked_for`.
 fn waited_behind_a_blocked_process(blocked_for: Duration) -> Duration {
     let server = Server::start();
     let here = current_thread();
@@ -168,7 +186,7 @@ fn waited_behind_a_blocked_process(blocked_for: Duration) -> Duration {
                 let waiter = tokio::spawn(ask(&locks, LONG));
                 let waits = || server.keys().contains_key("{p:k}:queue");
                 eventually("it waits in the queue", LONG, waits).await;
-                // The answer to this comes behind the answer to the ask, and its task has read that one.
+                // This reply comes after the reply to the ask, so the waiting task has read that one.
                 locks.inspect("p", "k").await.unwrap();
                 tokio::task::yield_now().await;
                 blocks.send(()).unwrap();
@@ -202,7 +220,7 @@ fn a_grant_that_a_blocked_process_does_not_read_delays_no_other_process() {
 }
 
 #[tokio::test]
-async fn a_kept_future_that_waits_here_delays_nobody() {
+async fn an_unpolled_local_waiter_delays_nobody() {
     let server = Server::start();
     let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
     let guard = ask(&locks, LONG).await.unwrap();
@@ -219,23 +237,24 @@ async fn a_kept_future_that_waits_here_delays_nobody() {
 }
 
 #[tokio::test]
-async fn a_kept_future_that_has_just_asked_delays_nobody_for_more_than_a_second() {
+async fn an_unpolled_acquire_whose_command_is_under_way_delays_others_for_at_most_a_second() {
     let server = Server::start();
     let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
     let mut kept = ask(&locks, EVERYBODY);
-    // It sends its command, and never reads the answer.
+    // It sends its command, and never reads the reply.
     assert!(kept.as_mut().now_or_never().is_none());
     eventually("the lock is granted", LONG, || server.keys().contains_key("p:k")).await;
     let process = waited(&other).await;
     assert!(process < EVERYBODY + NOISE, "{process:?}");
     tokio::time::sleep(EVERYBODY).await;
     let late = kept.await;
-    assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
-    assert!(waited(&locks).await < PASSED_ON + NOISE, "nothing is left");
+    // Its last reply was a grant.
+    assert!(late.as_ref().is_err_and(|late| late.to_string().contains("not polled in time")), "{late:?}");
+    assert!(waited(&locks).await < PASSED_ON + NOISE, "something is left over");
 }
 
 #[tokio::test]
-async fn a_kept_future_that_waits_in_the_servers_queue_delays_nobody_when_it_is_granted() {
+async fn an_unpolled_waiter_in_the_servers_queue_delays_nobody_when_it_is_granted() {
     let server = Server::start();
     let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
     let guard = ask(&other, LONG).await.unwrap();
@@ -258,7 +277,7 @@ async fn a_kept_future_that_waits_in_the_servers_queue_delays_nobody_when_it_is_
 }
 
 #[tokio::test]
-async fn a_kept_release_whose_connection_was_cut_delays_nobody_for_more_than_a_second() {
+async fn an_unpolled_release_whose_connection_was_cut_delays_others_for_at_most_a_second() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let locks = LockManager::builder().url(&proxy.url()).connect().await.unwrap();
@@ -277,13 +296,13 @@ async fn a_kept_release_whose_connection_was_cut_delays_nobody_for_more_than_a_s
     assert!(!late.as_ref().is_err_and(LockError::is_lost), "{late:?}");
 }
 
-/// Polls `acquiring` for a while, and no more.
+/// Polls `acquiring` for a while, then stops polling it.
 async fn poll_for_a_while(acquiring: &mut Pin<Box<dyn Future<Output = Acquired> + Send>>) {
     assert!(tokio::time::timeout(Duration::from_millis(300), acquiring).await.is_err());
 }
 
 #[tokio::test]
-async fn a_kept_future_that_has_some_of_its_keys_delays_nobody_for_longer_than_a_claim() {
+async fn an_unpolled_request_that_has_some_of_its_keys_delays_others_for_at_most_a_claim() {
     let server = Server::start();
     let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
     let last = other.lock("p", "l").acquire().await.unwrap();
@@ -294,22 +313,22 @@ async fn a_kept_future_that_has_some_of_its_keys_delays_nobody_for_longer_than_a
     let process = waited(&other).await;
     assert!(process < A_CLAIM + NOISE, "{process:?}");
     poll_for_a_while(&mut kept).await;
-    assert!(server.keys().contains_key("p:k"), "it has taken its first key again");
+    assert!(server.keys().contains_key("p:k"), "it has not acquired its first key again");
     let sibling = waited(&locks).await;
     assert!(sibling < A_CLAIM + NOISE, "{sibling:?}");
     poll_for_a_while(&mut kept).await;
-    eventually("the key is free although nobody asks", A_CLAIM + NOISE, || !server.keys().contains_key("p:k")).await;
+    eventually("the key is free without another request", A_CLAIM + NOISE, || !server.keys().contains_key("p:k")).await;
     last.release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_kept_reader_that_has_no_fencing_token_yet_delays_a_writer_for_a_claim_at_most() {
+async fn an_unpolled_reader_without_a_fencing_token_delays_a_writer_for_at_most_a_claim() {
     let server = Server::start();
     let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
     let first = locks.lock("p", "k").read().acquire().await.unwrap();
     let mut kept = Box::pin(locks.lock("p", "k").read().fenced(true).timeout(EVERYBODY).acquire());
-    // It has joined the first reader, and draws its token.
+    // It has joined the first reader, and is drawing its token.
     assert!(kept.as_mut().now_or_never().is_none());
     first.release().await.unwrap();
     let writer = waited(&other).await;
@@ -317,4 +336,17 @@ async fn a_kept_reader_that_has_no_fencing_token_yet_delays_a_writer_for_a_claim
     tokio::time::sleep(EVERYBODY).await;
     let late = kept.await;
     assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_waiter_for_which_the_keeper_queued_is_counted_when_it_is_polled() {
+    let server = Server::start();
+    let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
+    let _guard = ask(&other, LONG).await.unwrap();
+    let mut kept = ask(&locks, LONG);
+    assert!(kept.as_mut().now_or_never().is_none());
+    // Its claim was refused. The keeper asks in its place.
+    eventually("the process queues", LONG, || server.keys().contains_key("{p:k}:queue")).await;
+    poll_for_a_while(&mut kept).await;
+    assert_eq!(locks.stats().waiting, 1);
 }

@@ -1,4 +1,4 @@
-//! Several processes and one server: what they promise each other, and what goes over the wire.
+//! Several processes and one server: mutual exclusion, progress, and the traffic on the wire.
 
 mod at_least;
 mod between_processes;
@@ -8,4 +8,5 @@ mod gathered;
 mod interop;
 mod late_tasks;
 mod several_keys;
+mod versions;
 mod wire;

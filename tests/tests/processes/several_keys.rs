@@ -1,4 +1,4 @@
-//! Several keys over the wire: what is free on one server costs one round trip, also on a machine that has no time.
+//! Several keys over the wire: free keys on one server cost one round trip, also on a busy machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use tests::proxy::{Distance, Proxy};
 use tests::server::Server;
 
 const ROUND_TRIP: u64 = 200;
-/// What a busy machine may add. It is less than one more round trip.
+/// What a busy machine may add; less than another round trip.
 const SLACK: Duration = Duration::from_millis(150);
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn keys_that_are_free_cost_one_round_trip_together() {
     let locks = LockManager::connect(&proxy.url()).await.unwrap();
     let sets: [Vec<u64>; 3] = [vec![1], vec![2, 3], (10..40).collect()];
     for set in &sets {
-        // Once to fill the script cache.
+        // The first request fills the script cache.
         locks.lock_all("warm", set).acquire().await.unwrap().release().await.unwrap();
     }
     proxy.move_away(Distance::of_millis(ROUND_TRIP));
@@ -46,7 +46,7 @@ async fn keys_that_are_free_cost_one_round_trip_together() {
 const MOST: u64 = 1000;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Threads that leave no processor idle, until this is dropped.
+/// Keeps all processors busy until it is dropped.
 struct Load(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
 
 impl Load {
@@ -67,7 +67,7 @@ impl Drop for Load {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn as_many_keys_as_a_request_may_have_are_had_in_time_on_a_loaded_machine() {
+async fn the_most_keys_of_a_request_are_locked_in_time_on_a_loaded_machine() {
     let server = Server::start();
     let locks = LockManager::connect(&server.url()).await.unwrap();
     locks.lock_all("warm", [1, 2]).acquire().await.unwrap().release().await.unwrap();
@@ -84,7 +84,7 @@ async fn as_many_keys_as_a_request_may_have_are_had_in_time_on_a_loaded_machine(
             drop(guard);
         }
     }
-    assert_eq!(locks.stats().reconnects, reconnects, "no connection was given up under the load of the request itself");
+    assert_eq!(locks.stats().reconnects, reconnects, "the load of the request made the library give up a connection");
     drop(load);
     eventually("nothing is left", Duration::from_secs(3) + NOISE, || {
         !server.keys().keys().any(|key| key.starts_with("p:"))
@@ -100,7 +100,7 @@ async fn more_keys_are_refused_in_words_and_nothing_is_sent() {
     let refused = locks.lock_all("p", 0..=MOST).acquire().await.unwrap_err();
     assert!(matches!(refused, LockError::InvalidKey { .. }), "{refused:?}");
     assert!(refused.to_string().contains("at most 1000 keys together, and these are 1001"), "{refused}");
-    // The keeper may still ask for the server's settings.
+    // The keeper may still read the server's settings.
     let sent = server.commandstats().since(&calls);
     assert_eq!(["set", "eval", "evalsha"].map(|name| sent.of(name)), [0; 3], "{sent:?}");
     // A key that is given twice counts once.

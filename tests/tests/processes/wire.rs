@@ -1,4 +1,4 @@
-//! What is on the wire: how many commands a lock costs, counted between client and server.
+//! How many commands a lock costs, counted between client and server.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(3);
 async fn behind_a_proxy(server: &Server) -> (LockManager, Proxy) {
     let proxy = Proxy::before(server);
     let manager = LockManager::connect(&proxy.url()).await.unwrap();
-    // Until every connection is made and the server knows the scripts.
+    // Wait until every connection is made and the server knows the scripts.
     let guard = manager.lock("warm", "up").acquire().await.unwrap();
     eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > LONG).await;
     guard.release().await.unwrap();
@@ -25,7 +25,7 @@ async fn behind_a_proxy(server: &Server) -> (LockManager, Proxy) {
     (manager, proxy)
 }
 
-/// What was sent after the first `earlier` commands, when nothing more comes.
+/// The commands after the first `earlier` ones, once no more are sent.
 async fn all_work_since(earlier: usize, proxy: &Proxy) -> Vec<Vec<String>> {
     at_rest("the commands", SOON, || proxy.work_since(earlier)).await
 }
@@ -47,37 +47,41 @@ async fn a_free_lock_costs_one_command_and_its_release_another() {
     let work = proxy.work_since(earlier);
     let sets = named(&work, "SET");
     assert_eq!(sets.len(), 50, "{work:?}");
-    // A release names its lock and its queue; a confirmation, which a hold that was held up for some
-    // milliseconds on a busy machine gets as well, names the lock alone.
+    // A release names the lock and its queue. A confirmation names only the lock; a hold gets one if a busy machine
+    // delays its release by some milliseconds.
     let releases = work.iter().filter(|words| words[0] == "EVALSHA" && words[2] == "2").count();
     assert_eq!(releases, 50, "{work:?}");
     assert!(work.len() < 110, "{work:?}");
-    // The same as the server counts it.
+    // The server's own counts agree.
     let calls = server.commandstats().since(&calls);
     assert_eq!(calls.of("set"), 50, "{calls:?}");
     assert!((50..60).contains(&calls.of("evalsha")), "{calls:?}");
-    // The text of a confirmation goes out once.
+    // The text of the confirmation script is sent once.
     let texts = named(&work, "EVAL");
     assert!(texts.iter().all(|words| words[2] == "1"), "{texts:?}");
     assert_eq!((calls.of("script|load"), calls.of("publish")), (0, 0), "{calls:?}");
 }
 
-/// Fifty locks and releases cost as many claims and scripts as is enough: a hold on a busy machine is confirmed as well.
+/// Acquires and releases fifty times. The counts of claims and scripts at each server must satisfy `is_enough`: on a busy
+/// machine there are more scripts, because holds are confirmed, too.
 async fn costs<'a>(url: &str, servers: impl Fn() -> Vec<&'a Server>, is_enough: impl Fn(&[(u64, u64)]) -> bool) {
     let manager = LockManager::connect(url).await.unwrap();
     let once = async || manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
-    // The scripts are known from now on.
+    let counts = || -> Vec<_> {
+        let calls = servers().into_iter().map(Server::commandstats);
+        calls.map(|calls| (calls.of("set"), calls.of("evalsha"))).collect()
+    };
+    // Fill the script cache.
     once().await;
-    let before: Vec<_> = servers().into_iter().map(Server::commandstats).collect();
+    // A majority executes a claim and its release before `release` returns; the others execute them soon.
+    let before = at_rest("each server has had its commands", Duration::from_secs(5), counts).await;
     for _ in 0..50 {
         once().await;
     }
-    let counts = || -> Vec<_> {
-        let calls = servers().into_iter().zip(&before).map(|(server, before)| server.commandstats().since(before));
-        calls.map(|calls| (calls.of("set"), calls.of("evalsha"))).collect()
-    };
-    // A majority had the last release before `release` returned, and the others soon have it, too.
-    eventually("each server has had its commands", Duration::from_secs(5), || is_enough(&counts())).await;
+    let after = at_rest("each server has had its commands", Duration::from_secs(5), counts).await;
+    let counts: Vec<_> =
+        before.iter().zip(&after).map(|(before, after)| (after.0 - before.0, after.1 - before.1)).collect();
+    assert!(is_enough(&counts), "{counts:?}");
 }
 
 #[tokio::test]
@@ -107,7 +111,7 @@ async fn several_free_locks_cost_a_command_each_and_their_release_one_for_all() 
     }
     let work = proxy.work_since(earlier);
     assert_eq!(named(&work, "SET").len(), 60, "{work:?}");
-    // Each names three locks and three queues. Confirmations name the locks alone.
+    // Each release names three locks and three queues. Confirmations name only the locks.
     let releases = work.iter().filter(|words| words[0].starts_with("EVAL") && words[2] == "6").count();
     assert_eq!(releases, 20, "{work:?}");
 }
@@ -155,7 +159,7 @@ async fn a_busy_lock_tried_once_costs_one_round_trip_and_names_its_holder() {
     };
     assert_eq!(holder.as_deref(), Some("north"));
     let work = all_work_since(earlier, &proxy).await;
-    // The claim, and a look at the owner behind it in one piece. What was refused needs no withdrawal.
+    // The claim and a look at the owner, in one write. A refused claim needs no withdrawal.
     assert_eq!(work.len(), 2, "{work:?}");
 }
 
@@ -165,14 +169,14 @@ async fn a_timeout_costs_a_try_an_ask_and_a_withdrawal() {
     let holder = LockManager::builder().url(&server.url()).label("north").connect().await.unwrap();
     let (manager, proxy) = behind_a_proxy(&server).await;
     let _guard = holder.lock("p", "k").acquire().await.unwrap();
-    // The first time the server does not know the scripts of the ask and the withdrawal.
+    // At first the server does not know the scripts of the ask and the withdrawal.
     for most in [6, 4] {
         let earlier = proxy.count();
         let timeout = Duration::from_millis(200);
         let error = manager.lock("p", "k").timeout(timeout).acquire().await.unwrap_err();
         assert!(error.to_string().contains("north"), "{error}");
         let work = all_work_since(earlier, &proxy).await;
-        // The withdrawal goes twice: behind the ask, and once more until it is answered.
+        // The withdrawal is sent twice: right after the ask, and again until there is a reply.
         assert!(work.len() <= most, "{work:?}");
         assert_eq!(named(&work, "GET").len(), 0);
     }
@@ -202,7 +206,7 @@ async fn commands_of_waiters(count: usize) -> Vec<Vec<String>> {
 #[tokio::test]
 async fn a_waiter_asks_once_a_second() {
     let work = commands_of_waiters(1).await;
-    // A try, an ask (twice when the server did not know the script), and one repetition a second.
+    // A try, an ask (twice if the server did not know the script), and one repetition per second.
     assert!(work.len() <= 7, "{work:?}");
     assert!(work.len() >= 4, "the safety net is missing: {work:?}");
 }
@@ -262,7 +266,7 @@ async fn an_alarm_costs_a_hold_of_a_second_one_renewal_and_a_shorter_hold_nothin
         sleep(Duration::from_millis(held_for)).await;
         guard.release().await.unwrap();
         let work = all_work_since(earlier, &proxy).await;
-        // One renewal, besides the claim, its confirmation and its release. Before the renewal goes `CLIENT CACHING YES`.
+        // One renewal, in addition to claim, confirmation and release. `CLIENT CACHING YES` precedes the renewal.
         assert_eq!(work.len(), 3 + alarms, "{work:?}");
         assert_eq!(
             work.iter().filter(|words| words.last().is_some_and(|word| word == "arm")).count(),
@@ -277,7 +281,7 @@ async fn an_alarm_costs_a_hold_of_a_second_one_renewal_and_a_shorter_hold_nothin
 async fn holds_of_many_keys_are_renewed_in_one_command() {
     let server = Server::start();
     let (manager, proxy) = behind_a_proxy(&server).await;
-    // All at once: what begins at one time is renewed at one time.
+    // Acquire them at the same time, so that they are renewed at the same time.
     let hold = |key: i32| manager.lock("p", &key).expire(Duration::from_millis(1500)).renew(true).acquire();
     let guards = try_join_all((0..100).map(hold)).await.unwrap();
     let earlier = proxy.count();
@@ -296,7 +300,7 @@ async fn an_idle_manager_is_silent() {
     sleep(Duration::from_secs(4)).await;
     let said = proxy.seen().split_off(earlier);
     assert!(said.len() <= 1, "{said:?}");
-    assert!(server.commandstats().of("keys") == 0, "nothing scans the server");
+    assert!(server.commandstats().of("keys") == 0, "something scans the server");
 }
 
 #[tokio::test]
@@ -318,17 +322,17 @@ async fn a_hand_off_wakes_one_waiter_and_not_the_herd() {
     let counts = || crowd.iter().map(|(_, proxy)| proxy.count()).collect::<Vec<_>>();
     let earlier = at_rest("the asks of the waiters", SOON, counts).await;
     guard.release().await.unwrap();
-    // While the first of them holds it, the others say nothing.
+    // While the first waiter holds it, the others send nothing.
     sleep(Duration::from_millis(200) + NOISE).await;
     let said = crowd.iter().zip(&earlier).filter(|((_, proxy), earlier)| !proxy.work_since(**earlier).is_empty());
-    assert!(said.count() <= 1, "more than the one that was served");
+    assert!(said.count() <= 1, "more than one waiter was woken");
     for waiter in waiters {
         waiter.abort();
     }
 }
 
-/// A lease lingers only while its keeper hears of those who wait. `connect` waits 20 ms for the keeper's connection. A call that took
-/// less did not wait in vain.
+/// A lease lingers only while the keeper's connection is up, over which it learns of waiters. `connect` waits up to 20 ms for that
+/// connection, so after a faster `connect` it must be up.
 #[tokio::test]
 async fn the_first_hold_after_connect_lingers() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What a server has to be able to do. It is judged by that, and not by its name or its version.
+//! What a server must be able to do. The library checks that, and not the server's name or version.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tests::server::{Kind, Server};
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// A server that calls itself something else and can do everything.
+/// A server with another name that can do everything.
 const ABLE: Disguise = Disguise { name: "kevy", version: "1.39.0", instead: |_| None };
 
 fn is(words: &[String], start: &[&str]) -> bool {
     words.len() >= start.len() && words.iter().zip(start).all(|(word, wanted)| word == wanted)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a disguise may also leave a request as it is")]
+#[expect(clippy::unnecessary_wraps, reason = "a disguise may leave a request unchanged")]
 fn words(text: &str) -> Option<Vec<String>> {
     Some(text.split(' ').map(str::to_owned).collect())
 }
@@ -26,7 +26,7 @@ fn unknown() -> Option<Vec<String>> {
 }
 
 /// The same command in RESP2.
-#[expect(clippy::unnecessary_wraps, reason = "a disguise may also leave a request as it is")]
+#[expect(clippy::unnecessary_wraps, reason = "a disguise may leave a request unchanged")]
 fn in_resp2(words: &[String]) -> Option<Vec<String>> {
     let mut words = words.to_vec();
     if words.len() == 1 {
@@ -37,7 +37,7 @@ fn in_resp2(words: &[String]) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Takes a lock, waits for it elsewhere, and passes it on.
+/// Acquires a lock, waits for it in another manager, and hands it off.
 async fn use_it(url: &str) {
     let [one, other] = [LockManager::connect(url).await.unwrap(), LockManager::connect(url).await.unwrap()];
     let guard = one.lock("p", "k").fenced(true).acquire().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_server_that_answers_in_resp2_is_refused_and_named() {
         let error = refused(&proxy.url()).await;
         assert!(error.contains(&format!("{name} {version} lacks RESP3")), "{error}");
     }
-    // It says that it speaks RESP3, and answers a subscription with something that is no push.
+    // It claims to speak RESP3, but its reply to a subscription is no push.
     let instead = |told: &[String]| if is(told, &["SUBSCRIBE"]) { words("ECHO subscribed") } else { None };
     let error = refused(&Proxy::disguised(&server, Disguise { instead, ..ABLE }).url()).await;
     assert!(error.contains("kevy 1.39.0 lacks pushes"), "{error}");
@@ -137,7 +137,7 @@ async fn what_a_server_can_do_is_found_out_without_a_change() {
     assert_eq!(changes(), before);
     assert!(server.keys().is_empty(), "{:?}", server.keys());
     drop(locks);
-    // A user who may use one prefix alone is not taken for a server that lacks something.
+    // A user with rights to one prefix only must not look like a server that lacks something.
     server.tell("ACL SETUSER poor on >canary ~p:* ~{p:* &cache_lock:* +@all");
     use_it(&other.url().replace("redis://", "redis://poor:canary@")).await;
 }
@@ -153,7 +153,7 @@ async fn a_server_with_a_command_for_it_releases_locks_without_a_script() {
     for _ in 0..10 {
         locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     }
-    // A connection asks for `EVAL`. A script that is used again comes by its digest.
+    // A connection uses `EVAL` first, and the digest when it uses the script again.
     assert_eq!((calls("delifeq") - before, calls("evalsha")), (10, 0));
     assert!(server.keys().is_empty(), "{:?}", server.keys());
     use_it(&server.url()).await;
@@ -164,13 +164,13 @@ async fn a_server_with_a_command_for_it_releases_locks_without_a_script() {
         poor.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     }
     assert!(calls("eval") + calls("evalsha") >= scripts + 10);
-    assert_eq!(calls("delifeq") - before, 0, "a refused command is no call");
+    assert_eq!(calls("delifeq") - before, 0, "a refused command must not count as a call");
     let denied: Vec<redis::Value> = server.ask("ACL LOG");
-    assert_eq!(denied.len(), 1, "one for the connection: {denied:?}");
+    assert_eq!(denied.len(), 1, "there must be one per connection: {denied:?}");
     assert_eq!(server.owner("p:k"), None);
 }
 
-/// Hosted servers have commands taken away, which no version tells.
+/// Hosted servers disable commands, which does not show in their version.
 #[tokio::test]
 async fn a_known_server_without_a_command_is_refused_at_connect_and_the_command_is_named() {
     for kind in [Kind::Redis, Kind::Valkey] {

@@ -1,5 +1,5 @@
-//! Alarms: a server tells a holder when somebody else changes its lock. Before, the holder learned of it by its next renewal,
-//! 10 s later at worst.
+//! Alarms: a server notifies a holder when somebody else changes its lock. Without alarms the holder learns of it with its next
+//! renewal, 10 s later at worst.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,18 @@ use tests::sentinel::Sentinels;
 use tests::server::{Kind, Server};
 use tokio::time::{sleep, timeout};
 
-/// An alarm and one verification, on a machine that does other things as well. A third of the default lease is 20 times as long.
+/// The time for an alarm and one verification, on a busy machine. A third of the default lease is 20 times as long.
 const AT_ONCE: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(20);
 
-/// How many keys the server watches for its clients.
+/// The number of keys that the server tracks for its clients.
 fn tracked(server: &Server) -> usize {
     let stats: String = server.ask("INFO stats");
     let count = stats.lines().find_map(|line| line.strip_prefix("tracking_total_keys:"));
     count.and_then(|count| count.trim().parse().ok()).expect("a count of tracked keys")
 }
 
-async fn is_armed(server: &Server) {
+async fn wait_until_armed(server: &Server) {
     eventually("the alarm is armed", LONG, || tracked(server) == 1).await;
 }
 
@@ -33,23 +33,23 @@ async fn held(url: &str) -> (LockManager, LockGuard) {
     (manager, guard)
 }
 
-/// How long it takes until the hold is known to be lost.
+/// How long it takes until the guard knows that its hold is lost.
 async fn lost_after(guard: LockGuard) -> Duration {
     let start = Instant::now();
-    timeout(LONG, guard.lost()).await.expect("the loss is noticed");
+    timeout(LONG, guard.lost()).await.expect("the holder notices the loss");
     let took = start.elapsed();
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, LockError::Lost { forced: false, .. }), "{error:?}");
     took
 }
 
-async fn is_noticed_at_once(kind: Kind) {
+async fn assert_noticed_at_once(kind: Kind) {
     let commands = ["DEL p:k", "UNLINK p:k", "SET p:k theirs", "PEXPIRE p:k 0", "RENAME p:k p:other", "FLUSHALL"];
     let server = Server::of(kind, &[]);
     for command in commands {
         server.tell("FLUSHALL");
         let (manager, guard) = held(&server.url()).await;
-        is_armed(&server).await;
+        wait_until_armed(&server).await;
         server.tell(command);
         let took = lost_after(guard).await;
         assert!(took < AT_ONCE + NOISE, "{command}: {took:?}");
@@ -60,15 +60,15 @@ async fn is_noticed_at_once(kind: Kind) {
 
 #[tokio::test]
 async fn a_lock_that_an_admin_takes_away_is_noticed_at_once_on_redis() {
-    is_noticed_at_once(Kind::Redis).await;
+    assert_noticed_at_once(Kind::Redis).await;
 }
 
 #[tokio::test]
 async fn a_lock_that_an_admin_takes_away_is_noticed_at_once_on_valkey() {
-    is_noticed_at_once(Kind::Valkey).await;
+    assert_noticed_at_once(Kind::Valkey).await;
 }
 
-/// Of a server before 7.2 each read in a script asks for the alarms of all keys of the script.
+/// Before version 7.2, each read in a script makes the server track all keys of the script.
 #[tokio::test]
 async fn a_hundred_locks_are_armed_by_few_reads_and_each_has_its_alarm() {
     let server = Server::start();
@@ -87,7 +87,7 @@ async fn a_hundred_locks_are_armed_by_few_reads_and_each_has_its_alarm() {
 async fn a_deleted_lock_is_noticed_at_once_in_a_cluster() {
     let cluster = Cluster::start();
     let (_manager, guard) = held(&cluster.url()).await;
-    is_armed(cluster.server_of("p:k")).await;
+    wait_until_armed(cluster.server_of("p:k")).await;
     cluster.server_of("p:k").tell("DEL p:k");
     let took = lost_after(guard).await;
     assert!(took < AT_ONCE + NOISE, "{took:?}");
@@ -97,13 +97,13 @@ async fn a_deleted_lock_is_noticed_at_once_in_a_cluster() {
 async fn a_deleted_lock_is_noticed_at_once_after_a_failover_of_the_sentinels() {
     let sentinels = Sentinels::start(1);
     let (_manager, guard) = held(&sentinels.url()).await;
-    is_armed(sentinels.server(0)).await;
+    wait_until_armed(sentinels.server(0)).await;
     eventually("the replica has the lock", LONG, || sentinels.servers().all(|server| server.owner("p:k").is_some()))
         .await;
     let new = sentinels.fail_over();
     eventually("the new master's alarm is armed", LONG, || tracked(sentinels.server(new)) == 1 || !guard.is_valid())
         .await;
-    assert!(guard.is_valid(), "the failover lost the lock");
+    assert!(guard.is_valid(), "the failover must keep the lock");
     sentinels.server(new).tell("DEL p:k");
     let took = lost_after(guard).await;
     assert!(took < AT_ONCE + NOISE, "{took:?}");
@@ -114,18 +114,18 @@ async fn on_a_quorum_a_lock_is_lost_when_a_majority_has_deleted_it_and_not_befor
     let all = Servers::start(3);
     let (_manager, guard) = held(&all.url()).await;
     for server in all.servers() {
-        is_armed(server).await;
+        wait_until_armed(server).await;
     }
     all.server(0).tell("DEL p:k");
     sleep(AT_ONCE).await;
     assert!(guard.is_valid());
     all.server(1).tell("DEL p:k");
     let start = Instant::now();
-    timeout(LONG, guard.lost()).await.expect("the loss is noticed");
+    timeout(LONG, guard.lost()).await.expect("the holder notices the loss");
     assert!(start.elapsed() < Duration::from_secs(1) + AT_ONCE + NOISE, "{:?}", start.elapsed());
 }
 
-/// As before there were alarms.
+/// Without alarms the next renewal still notices the loss.
 #[tokio::test]
 async fn without_the_right_to_an_alarm_the_next_renewal_notices() {
     let server = Server::start();
@@ -148,13 +148,13 @@ async fn the_rights_that_the_docs_name_are_enough_for_an_alarm() {
     let server = Server::start();
     server.tell(&format!("ACL SETUSER least on >canary -@all {} {line}", least.join(" ")));
     let (_manager, guard) = held(&server.url().replace("redis://", "redis://least:canary@")).await;
-    is_armed(&server).await;
+    wait_until_armed(&server).await;
     server.tell("DEL p:k");
     let took = lost_after(guard).await;
     assert!(took < AT_ONCE + NOISE, "{took:?}");
 }
 
-/// What an alarm costs the server: a few hundred bytes for each lock, for as long as it is held.
+/// An alarm costs the server a few hundred bytes per lock, while the lock is held.
 #[tokio::test]
 async fn an_alarm_is_gone_from_the_server_when_its_lock_is_released() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! A service without its server: how it starts, what a request costs, and how it learns that the server is back.
+//! A service whose server is down: how it starts, how long a request takes, and how it learns that the server is back.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn builder() -> Builder {
     LockManager::builder().default_timeout(LONG)
 }
 
-/// How long a request took that got no lock, and its error.
+/// Makes a request that fails, and returns how long it took, and its error.
 async fn refused(locks: &LockManager, key: u32) -> (Duration, LockError) {
     let start = Instant::now();
     let error = locks.lock("p", &key).acquire().await.unwrap_err();
@@ -24,8 +24,8 @@ async fn refused(locks: &LockManager, key: u32) -> (Duration, LockError) {
     (start.elapsed(), error)
 }
 
-/// The lock can be had within some requests.
-async fn works_again(locks: &LockManager) {
+/// Retries until a lock is granted.
+async fn wait_until_it_works(locks: &LockManager) {
     let start = Instant::now();
     loop {
         match locks.lock("p", "again").acquire().await {
@@ -50,7 +50,7 @@ async fn a_request_fails_at_once_when_the_server_was_away_for_as_long_as_the_use
         assert!(error.to_string().contains("unreachable for"), "{error}");
     }
     server.restart();
-    works_again(&locks).await;
+    wait_until_it_works(&locks).await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn a_server_that_hangs_is_away_from_its_first_silence() {
         assert!(took < NOISE, "{took:?}");
     }
     server.thaw();
-    works_again(&locks).await;
+    wait_until_it_works(&locks).await;
 }
 
 #[tokio::test]
@@ -90,9 +90,29 @@ async fn a_server_that_came_back_while_nobody_asked_is_not_away() {
     server.kill();
     refused(&locks, 1).await;
     server.restart();
-    // Longer than a failure counts.
+    // Longer than a failure is remembered.
     sleep(Duration::from_millis(1200)).await;
     locks.lock("p", &0).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_just_after_a_failed_attempt_to_connect_finds_the_server_that_is_back() {
+    let server = Server::on_socket();
+    let way = server.folder().join("way");
+    let open_way = || std::os::unix::fs::symlink(server.folder().join("redis.sock"), &way).unwrap();
+    open_way();
+    let locks = builder().url(&format!("unix://{}", way.display())).connect().await.unwrap();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    std::fs::remove_file(&way).unwrap();
+    for kind in ["normal", "pubsub"] {
+        server.tell(&format!("CLIENT KILL TYPE {kind}"));
+    }
+    // Longer than a command waits for a server that has just gone.
+    sleep(Duration::from_secs(1)).await;
+    let error = locks.lock("p", "other").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    open_way();
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -123,21 +143,21 @@ async fn a_master_of_a_cluster_can_be_away() {
     let (took, _) = refused(&locks, 1).await;
     assert!(took < NOISE, "{took:?}");
     master.thaw();
-    works_again(&locks).await;
+    wait_until_it_works(&locks).await;
 }
 
-/// It was away before this process needed it.
+/// The master was down before this process needed it.
 #[tokio::test]
 async fn a_master_that_could_not_be_reached_counts_as_one_that_was_lost() {
     let mut cluster = Cluster::of(Kind::Redis);
     let locks = builder().url(&cluster.url()).fail_fast(AFTER).connect().await.unwrap();
-    assert!(locks.is_connected(), "no master was needed yet");
+    assert!(locks.is_connected(), "it needed no master yet");
     let away = cluster.owner_of("p:1");
     cluster.node_mut(away).kill();
     refused(&locks, 1).await;
     assert!(!locks.is_connected());
     cluster.node_mut(away).restart();
-    works_again(&locks).await;
+    wait_until_it_works(&locks).await;
     eventually("it is back", LONG, || locks.is_connected()).await;
 }
 
@@ -150,17 +170,17 @@ async fn a_service_starts_without_its_server() {
     let (took, error) = refused(&locks, 1).await;
     assert!(took < Duration::from_secs(2) + NOISE, "{took:?}: {error}");
     server.restart();
-    works_again(&locks).await;
+    wait_until_it_works(&locks).await;
     assert!(locks.is_connected());
     locks.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_mistake_in_the_settings_is_told_at_once_also_without_a_server() {
+async fn a_mistake_in_the_settings_is_reported_at_once_also_without_a_server() {
     for (url, builder) in [
         ("redis://", builder().max_waiters(0)),
         ("no url at all", builder()),
-        ("redis-cluster://127.0.0.1:1", builder().min_replicas(1, Duration::from_millis(100))),
+        ("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", builder().min_replicas(1, Duration::from_millis(100))),
         ("redlock://127.0.0.1:1,127.0.0.1:2", builder()),
     ] {
         let refused = builder.url(url).connect_lazy().unwrap_err();
@@ -174,7 +194,7 @@ async fn a_manager_of_each_place_connects_when_it_is_needed() {
         (Servers::of(Kind::Redis, 3), Cluster::of(Kind::Redis), tests::sentinel::Sentinels::of(Kind::Redis, 1));
     for url in [quorum.url(), cluster.url(), sentinels.url(), "memory://".to_owned()] {
         let locks = LockManager::builder().url(&url).connect_lazy().unwrap();
-        works_again(&locks).await;
+        wait_until_it_works(&locks).await;
         assert!(locks.is_connected(), "{url}");
         assert!(locks.inspect("p", "again").await.unwrap().is_none());
     }
@@ -188,6 +208,6 @@ async fn a_readiness_check_finds_out_that_the_server_is_back() {
     server.kill();
     eventually("it is away", LONG, || !locks.is_connected()).await;
     server.restart();
-    // Nobody asks for a lock.
+    // No request is needed for that.
     eventually("it is back", LONG, || locks.is_connected()).await;
 }

@@ -1,6 +1,6 @@
-//! Failovers while several managers work, and the history checker looks at what they did.
+//! Failovers while several managers work; the history checker then checks their holds.
 //!
-//! A hundred of each, in some twenty minutes: `FAILOVERS=100 cargo test -p tests --test servers failovers::`.
+//! `FAILOVERS=100 cargo test -p tests --test servers failovers::` plays a hundred of each, in some twenty minutes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use tests::soak::verdict::fences_grow;
 use tests::soak::worker::watch;
 use tests::soak::{Kind, Ours, Place, Strike};
 
-// More threads than tasks: the history is written by blocking, which beside a compiler may take half a second, and no
-// timer may wait for it.
+// More threads than tasks: tasks block while they write the history, for up to half a second when a compiler runs, and no
+// timer may be delayed by that.
 const MANAGERS: u32 = 3;
 const TASKS: u32 = 4;
 const BOUNDS: Bounds = Bounds {
@@ -37,10 +37,10 @@ const BOUNDS: Bounds = Bounds {
     linger: Duration::ZERO,
 };
 
-/// Without a fault nothing is lost between a master and its replica.
+/// The faults; a planned failover without a fault loses nothing.
 const FAULTS: [Kind; 3] = [Kind::KillMaster, Kind::FailOver, Kind::StopMasterUntilReplaced];
 
-/// So many failovers under load; returns what was done, and how often a lock was granted.
+/// Plays this many failovers under load. Returns the history, and the number of grants.
 async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, replicas: u32) -> (History, usize) {
     let folder = tempfile::tempdir().unwrap();
     let over = Arc::new(AtomicBool::new(false));
@@ -56,13 +56,13 @@ async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, r
         }
         locks.push(lock);
     }
-    // A machine with too much to do is not to blame.
+    // Record when the machine is too busy: the library is not to blame for that.
     let watcher = {
         let (mut recorder, over) = (Recorder::new(folder.path(), HARNESS, 1), Arc::clone(&over));
         std::thread::spawn(move || watch(&mut recorder, |_| over.load(Ordering::SeqCst)))
     };
     let path = folder.path().to_owned();
-    // The harness waits by blocking.
+    // The harness blocks its thread.
     let arena = tokio::task::spawn_blocking(move || {
         for number in 0..failovers {
             std::thread::sleep(Duration::from_millis(500));
@@ -88,7 +88,7 @@ async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, r
     (history, granted)
 }
 
-/// What is locked.
+/// The keys of the locks.
 fn keys() -> impl Iterator<Item = String> {
     (0..3).map(|key| format!("p:{key}"))
 }
@@ -97,7 +97,7 @@ fn shards() -> Shards {
     Shards { cluster: Cluster::with(3, true), keys: keys().collect(), moves_atomically: false }
 }
 
-/// Works with its own lock, so that each has several who want it however long one is held; or with any of them.
+/// Works with one lock, so that each lock is contended however long another one is held; or, with `None`, with any of them.
 async fn work(lock: Arc<Ours>, own: Option<String>, mut diary: Diary, over: Arc<AtomicBool>) {
     let mut random = fastrand::Rng::new();
     while !over.load(Ordering::SeqCst) {
@@ -105,7 +105,7 @@ async fn work(lock: Arc<Ours>, own: Option<String>, mut diary: Diary, over: Arc<
         let (timeout, expire) = ([0, 100, 1000, 5000][random.usize(..4)], [300, 1000, 3000][random.usize(..3)]);
         let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool(), ..Wanted::default() };
         if let Some(kept) = diary.acquire(&*lock, &key, wanted, None).await {
-            // Most are short; some go on past their lease.
+            // Most holds are short; some exceed their lease.
             let longest = if random.u32(..8) == 0 { expire * 3 / 2 } else { 60 };
             let end = now() + random.u64(..longest * 1_000_000);
             while diary.look(&kept) && now() < end {
@@ -117,26 +117,33 @@ async fn work(lock: Arc<Ours>, own: Option<String>, mut diary: Diary, over: Arc<
     }
 }
 
-/// Each manager still gets each lock.
+/// Checks that each manager can still acquire each lock.
 async fn assert_that_all_goes_on(locks: &[Arc<Ours>], folder: &Path) {
     for (number, lock) in locks.iter().enumerate() {
         let mut diary = Diary::new(Recorder::new(folder, &format!("m{number}"), TASKS));
         for key in keys() {
             let wanted = Wanted { timeout: 5000, expire: 1000, ..Wanted::default() };
             let kept = diary.acquire(&**lock, &key, wanted, None).await;
-            diary.release(kept.unwrap_or_else(|| panic!("m{number} does not get {key}"))).await;
+            diary.release(kept.unwrap_or_else(|| panic!("m{number} does not get {key}: {}", last_error(folder)))).await;
         }
     }
+}
+
+/// The error of the last attempt in a history.
+fn last_error(folder: &Path) -> String {
+    let history = History::read(folder);
+    let outcomes = history.attempts.iter().filter_map(|attempt| attempt.outcome.as_ref());
+    outcomes.max_by_key(|(at, ..)| *at).map(|(.., text)| text.clone()).unwrap_or_default()
 }
 
 fn found(history: &History, checks: &[Check], bounds: Bounds) -> Vec<Violation> {
     checks.iter().flat_map(|check| check(history, &bounds)).collect()
 }
 
-/// So many grants for each failover show that locks were in use. More is a matter of chance, since some holds last for seconds.
+/// This many grants per failover show that locks were in use. More is a matter of chance, since some holds last for seconds.
 const GRANTS: usize = 3;
 
-/// Exclusion is what a failover may cost; nothing else.
+/// A failover may cost exclusion, and nothing else.
 async fn cost_no_more_than_exclusion(place: Place, arena: impl Arena, failovers: usize) {
     let (history, granted) = play(arena, &FAULTS, failovers, 0).await;
     let bounds = Bounds { forgetful: true, ..BOUNDS };
@@ -148,7 +155,7 @@ async fn cost_no_more_than_exclusion(place: Place, arena: impl Arena, failovers:
     assert!(granted > failovers * GRANTS, "{granted}");
 }
 
-/// With every replica's confirmation not even that, nor without a fault.
+/// If every replica confirms grants, or without a fault, a failover must not even cost exclusion.
 async fn cost_nothing(arena: impl Arena, kinds: &'static [Kind], failovers: usize, replicas: u32) {
     let (history, granted) = play(arena, kinds, failovers, replicas).await;
     let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
@@ -173,11 +180,22 @@ async fn fencing_tokens_grow_over_failovers_in_a_cluster_and_all_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn locks_that_the_replica_confirmed_are_exclusive_over_failovers_in_a_cluster() {
+    cost_nothing(shards(), &FAULTS, failovers(3), 1).await;
+}
+
+/// While a slot moves, its free locks are granted by a master that does not serve the slot yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn locks_that_the_replica_confirmed_are_exclusive_while_their_slots_move() {
+    cost_nothing(shards(), &[Kind::MoveSlots, Kind::KillMaster], failovers(4), 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn slots_that_move_and_failovers_without_a_fault_cost_nothing() {
     cost_nothing(shards(), &[Kind::MoveSlots, Kind::MoveSlots, Kind::FailOver], failovers(6), 0).await;
 }
 
-/// As an operator of Valkey 9 moves them: `CLUSTER MIGRATESLOTS`.
+/// With Valkey 9's `CLUSTER MIGRATESLOTS`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn slots_that_valkey_moves_atomically_cost_nothing() {
     let cluster = Cluster::with_replicas(Server::Valkey);
@@ -185,7 +203,7 @@ async fn slots_that_valkey_moves_atomically_cost_nothing() {
     cost_nothing(shards, &[Kind::MoveSlots, Kind::MoveSlots, Kind::FailOver], failovers(6), 0).await;
 }
 
-/// `FAILOVERS=100` for more than usual.
+/// `FAILOVERS=100` plays more than the usual number.
 fn failovers(usually: usize) -> usize {
     std::env::var("FAILOVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(usually)
 }

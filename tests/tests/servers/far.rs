@@ -1,4 +1,4 @@
-//! Servers that are far away, or slow to connect to: everything works at every distance of the table in docs/topologies.md.
+//! Servers that are far away, or slow to connect to: everything works at all distances of the table in docs/topologies.md.
 
 mod distances;
 mod places;

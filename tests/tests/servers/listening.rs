@@ -1,4 +1,4 @@
-//! All sentinels are listened to, for as long as a connection to their master is used.
+//! While a manager uses a connection to the master, it subscribes to all sentinels.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -22,15 +22,15 @@ async fn fenced(manager: &LockManager) -> LockGuard {
     manager.lock("p", "k").timeout(LONG).fenced(true).acquire().await.unwrap()
 }
 
-/// From now on an old master is left alone that does not know yet what it is, for four times as long.
+/// Sets the period of the sentinels' messages. They demote an old master only after four periods.
 fn publish_every(sentinels: &Sentinels, period: &str) {
     for sentinel in 0..3 {
         sentinels.sentinel(sentinel).tell(&["DEBUG", "publish-period", period]);
     }
 }
 
-/// Locks are on this server within the time it takes sentinels to tell, and nobody had to be refused for it.
-async fn are_soon_on(manager: &LockManager, server: &Server) {
+/// Checks that the locks move to this server as soon as the sentinels announce it, without a refusal by the old one.
+async fn assert_locks_are_soon_on(manager: &LockManager, server: &Server) {
     let start = Instant::now();
     loop {
         let guard = fenced(manager).await;
@@ -52,15 +52,18 @@ async fn an_old_master_that_still_takes_writes_is_left_when_the_sentinels_choose
     first.release().await.unwrap();
     publish_every(&sentinels, "2000");
     let new = sentinels.fail_over();
-    are_soon_on(&manager, sentinels.server(new)).await;
+    assert_locks_are_soon_on(&manager, sentinels.server(new)).await;
     assert!(fenced(&manager).await.fencing_token() > before);
-    assert!(sentinels.server(0).ask::<String>("INFO replication").contains("role:master"), "it shows nothing");
+    assert!(
+        sentinels.server(0).ask::<String>("INFO replication").contains("role:master"),
+        "the old master was already demoted"
+    );
 }
 
 #[tokio::test]
 async fn every_sentinel_is_listened_to_so_that_none_that_hangs_is_missed() {
     let sentinels = Sentinels::start(1);
-    // The only one that answers, at first.
+    // At first it is the only sentinel that answers.
     sentinels.sentinel(1).freeze();
     sentinels.sentinel(2).freeze();
     let manager = manager(&sentinels).await;
@@ -68,13 +71,16 @@ async fn every_sentinel_is_listened_to_so_that_none_that_hangs_is_missed() {
     sentinels.sentinel(2).thaw();
     sentinels.settle();
     for sentinel in 0..3 {
-        eventually("it is listened to", LONG, || sentinels.sentinel(sentinel).listeners() > 0).await;
+        eventually("it has a subscriber", LONG, || sentinels.sentinel(sentinel).listeners() > 0).await;
     }
     publish_every(&sentinels, "2000");
     sentinels.sentinel(0).freeze();
     let new = sentinels.fail_over_by(1);
-    are_soon_on(&manager, sentinels.server(new)).await;
-    assert!(sentinels.server(0).ask::<String>("INFO replication").contains("role:master"), "it shows nothing");
+    assert_locks_are_soon_on(&manager, sentinels.server(new)).await;
+    assert!(
+        sentinels.server(0).ask::<String>("INFO replication").contains("role:master"),
+        "the old master was already demoted"
+    );
     sentinels.sentinel(0).thaw();
 }
 
@@ -103,24 +109,24 @@ fn connections_to(server: &Server) -> BTreeSet<String> {
     ours.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// The connections of a manager: that of its callers, and that of its keeper.
+/// Waits until a manager has both connections, the callers' and the keeper's, and returns them.
 async fn both_connections_to(server: &Server) -> BTreeSet<String> {
     eventually("both connections are made", LONG, || connections_to(server).len() == 2).await;
     connections_to(server)
 }
 
 #[tokio::test]
-async fn a_connection_to_a_sentinel_that_breaks_or_hangs_is_made_anew_and_that_to_the_master_kept() {
+async fn a_connection_to_a_sentinel_that_breaks_or_hangs_is_replaced_and_that_to_the_master_kept() {
     let sentinels = Sentinels::start(0);
     let proxies = [0, 1].map(|sentinel| Proxy::to(sentinels.sentinel(sentinel).address(), false));
     let hosts = proxies.each_ref().map(|proxy| proxy.url().replace("redis://", "")).join(",");
     let manager = LockManager::connect(&format!("redis-sentinel://{hosts}/{NAME}")).await.unwrap();
-    // The keeper has its connection when it has confirmed a hold: an attempt of its own may have been given up before.
+    // When a hold is confirmed, the keeper is connected; an earlier attempt may have been given up.
     let guard = manager.lock("p", "k").acquire().await.unwrap();
     eventually("the hold is confirmed", LONG, || guard.remaining() > Duration::from_secs(10)).await;
     guard.release().await.unwrap();
     let both = |proxy: &Proxy| proxy.lines().len() == 2;
-    eventually("all sentinels are listened to", LONG, || proxies.iter().all(both)).await;
+    eventually("all sentinels have subscribers", LONG, || proxies.iter().all(both)).await;
     let lines = proxies.each_ref().map(Proxy::lines);
     let before = both_connections_to(sentinels.server(0)).await;
     proxies[0].cut();
@@ -131,18 +137,18 @@ async fn a_connection_to_a_sentinel_that_breaks_or_hangs_is_made_anew_and_that_t
             lines.len() == 2 && lines.iter().all(|line| !before.contains(line))
         })
     };
-    eventually("they are listened to on other connections", LONG, anew).await;
+    eventually("they have subscribers on new connections", LONG, anew).await;
     assert_eq!(before, connections_to(sentinels.server(0)));
 }
 
 #[tokio::test]
-async fn a_sentinel_that_cannot_be_had_is_tried_at_a_slow_pace() {
+async fn an_unreachable_sentinel_is_tried_at_a_slow_pace() {
     let sentinels = Sentinels::start(0);
     let broken = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = sentinels.url().replace(&format!("/{NAME}"), &format!(",{}/{NAME}", broken.local_addr().unwrap()));
     let tries = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tries);
-    // Ends with the test's process.
+    // The thread ends with the test's process.
     std::thread::spawn(move || {
         for connection in broken.incoming() {
             drop(connection);
@@ -153,26 +159,26 @@ async fn a_sentinel_that_cannot_be_had_is_tried_at_a_slow_pace() {
     manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let tries = tries.load(Ordering::SeqCst);
-    // Of two connections to the master.
+    // Both connections to the master try it.
     assert!((2..=2 * 6).contains(&tries), "{tries}");
 }
 
 #[tokio::test]
-async fn an_older_choice_of_the_sentinels_never_outdoes_a_newer_one() {
+async fn an_older_choice_of_the_sentinels_never_overrides_a_newer_one() {
     let sentinels = Sentinels::start(1);
     publish_every(&sentinels, "60000");
     let port = sentinels.server(0).address().replace("127.0.0.1:", "");
     let new = sentinels.fail_over();
-    // Cut off from the others together with the old master, which it takes for the master still.
+    // A sentinel that is cut off together with the old master still considers it the master.
     let outdated = sentinels.sentinel(2);
     outdated.tell(&["REMOVE", NAME]);
     outdated.tell(&["MONITOR", NAME, "127.0.0.1", &port, "2"]);
-    eventually("the old master is one again", LONG, || {
+    eventually("the old master is a master again", LONG, || {
         sentinels.server(0).tell("REPLICAOF NO ONE");
         sentinels.server(0).ask::<String>("INFO replication").contains("role:master")
     })
     .await;
-    // The first that can be asked.
+    // It is the first sentinel that answers.
     for other in 0..2 {
         sentinels.sentinel(other).freeze();
     }
@@ -180,9 +186,9 @@ async fn an_older_choice_of_the_sentinels_never_outdoes_a_newer_one() {
     for other in 0..2 {
         sentinels.sentinel(other).thaw();
     }
-    are_soon_on(&manager, sentinels.server(new)).await;
+    assert_locks_are_soon_on(&manager, sentinels.server(new)).await;
     let start = Instant::now();
-    // The keeper connects when there is something to keep.
+    // The keeper connects when there is a lease to keep.
     let _kept = manager.lock("p", "kept").acquire().await.unwrap();
     let clients = both_connections_to(sentinels.server(new)).await;
     while start.elapsed() < Duration::from_secs(3) {
@@ -191,5 +197,8 @@ async fn an_older_choice_of_the_sentinels_never_outdoes_a_newer_one() {
         guard.release().await.unwrap();
     }
     assert_eq!(clients, connections_to(sentinels.server(new)));
-    assert!(sentinels.server(0).ask::<String>("INFO replication").contains("role:master"), "it shows nothing");
+    assert!(
+        sentinels.server(0).ask::<String>("INFO replication").contains("role:master"),
+        "the old master was already demoted"
+    );
 }

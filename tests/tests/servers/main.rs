@@ -1,9 +1,10 @@
-//! Where locks live: what each place adds to one server, and what happens when its servers fail.
+//! The places for locks: what each adds to a single server, and what happens when its servers fail.
 
 mod abilities;
 mod alarms;
 mod away;
 mod cluster;
+mod credentials;
 mod failovers;
 mod far;
 mod force;

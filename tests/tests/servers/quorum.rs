@@ -1,4 +1,4 @@
-//! Locks on a majority of independent servers: what happens when some of them, or most, are not there.
+//! Locks on a majority of independent servers: what happens when some or most of them are down.
 
 mod down;
 mod grants;
@@ -11,19 +11,19 @@ use lock_runtime::{LockGuard, LockManager};
 use tests::quorum::Servers;
 
 const LONG: Duration = Duration::from_secs(20);
-/// Less than a command to a server that is stopped takes, which is half a second, and more than the pause of one who polls.
+/// Less than the half second after which a command to a stopped server times out, and more than the pause of a waiter that polls.
 const QUICK: Duration = Duration::from_millis(400);
-/// Whoever waits has asked the servers by now, most likely.
+/// After this time a waiter has most likely asked the servers.
 const POLLED: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(900);
-/// The longest that the remains of an acquire block others.
+/// How long the leftovers of an acquire may block others.
 const ORPHAN: Duration = Duration::from_secs(3);
 
 async fn manager(servers: &Servers) -> LockManager {
     LockManager::connect(&servers.url()).await.unwrap()
 }
 
-/// With a short time until a server that restarted may vote again.
+/// A manager whose servers soon vote again after a restart.
 async fn forgiving(url: &str) -> LockManager {
     let short = Duration::from_secs(2);
     LockManager::builder().url(url).default_expire(short).max_lease(short).connect().await.unwrap()
@@ -40,7 +40,7 @@ async fn fenced(manager: &LockManager, key: &str) -> u64 {
     token.into()
 }
 
-/// Of rounds on a machine that may have more to do.
+/// The median, because single rounds may be slow on a busy machine.
 fn median(rounds: &mut [Duration]) -> Duration {
     rounds.sort_unstable();
     rounds[rounds.len() / 2]

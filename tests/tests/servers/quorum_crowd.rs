@@ -1,6 +1,6 @@
-//! A crowd on a quorum, while servers die, stop, restart empty and are cut off; the history checker looks at what was done.
+//! A crowd on a quorum, while servers die, stop, restart empty and are cut off; the history checker then checks the holds.
 //!
-//! For longer than usual: `FAULTS=100 cargo nextest run -p tests --test servers quorum_crowd::`.
+//! `FAULTS=100 cargo nextest run -p tests --test servers quorum_crowd::` runs longer than usual.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use tests::soak::worker::watch;
 
 const LONG: Duration = Duration::from_secs(30);
 const TASKS: u32 = 4;
-/// No lease is longer, so that a server that restarted is soon of use again.
+/// The longest lease; short, so that a restarted server soon votes again.
 const MAX_LEASE: Duration = Duration::from_secs(1);
 /// The longest hold.
 const LONGEST: Duration = Duration::from_millis(1500);
-/// A hold so long may lose the servers that granted it one after the other.
+/// So long a hold may lose all servers that granted it, one after the other.
 const VERY_LONG: Duration = Duration::from_secs(5);
 const BOUNDS: Bounds = Bounds {
     lease: MAX_LEASE,
@@ -43,13 +43,13 @@ const BOUNDS: Bounds = Bounds {
 /// Which locks a crowd uses.
 #[derive(Clone, Copy)]
 enum Locks {
-    /// Three, which everybody wants.
+    /// Three locks for which all contend.
     Shared,
-    /// One for each task.
+    /// One lock per task.
     OfEachTask,
 }
 
-/// Managers that work as long as a harness does something to their servers.
+/// Managers that work while a harness plays faults on their servers.
 struct Crowd {
     folder: tempfile::TempDir,
     over: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ impl Crowd {
                 tasks.push(tokio::spawn(work(Arc::clone(&lock), diary, Arc::clone(&over), longest, keys)));
             }
         }
-        // A machine with too much to do is not to blame.
+        // Record when the machine is too busy: the library is not to blame for that.
         let watcher = {
             let (mut recorder, over) = (Recorder::new(folder.path(), HARNESS, 1), Arc::clone(&over));
             std::thread::spawn(move || watch(&mut recorder, |_| over.load(Ordering::SeqCst)))
@@ -104,7 +104,7 @@ async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>, longest:
         let (timeout, expire) = ([0, 100, 1000, 5000][random.usize(..4)], [300, 600, 1000][random.usize(..3)]);
         let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool(), ..Wanted::default() };
         if let Some(kept) = diary.acquire(&*lock, key, wanted, None).await {
-            // Most are short; some go on past their lease.
+            // Most holds are short; some exceed their lease.
             let longest = if random.u32(..8) == 0 { longest } else { Duration::from_millis(60) };
             let end = now() + random.u64(..u64::try_from(longest.as_nanos()).unwrap());
             while diary.look(&kept) && now() < end {
@@ -120,7 +120,7 @@ fn found(history: &History, checks: &[Check]) -> Vec<Violation> {
     checks.iter().flat_map(|check| check(history, &BOUNDS)).collect()
 }
 
-/// Grants between two moments.
+/// The number of grants.
 fn grants(history: &History) -> usize {
     history.attempts.iter().filter(|attempt| attempt.claim.is_some()).count()
 }
@@ -129,7 +129,7 @@ fn granted_to(history: &History, process: &str) -> usize {
     history.attempts.iter().filter(|attempt| attempt.claim.is_some() && attempt.process == process).count()
 }
 
-/// So many faults of one server after the other, each over before the next.
+/// Plays this many faults, on one server at a time; each is over before the next.
 fn torment(servers: &mut Servers, count: usize, faults: usize, pause: Duration, folder: &Path) {
     let mut recorder = Recorder::new(folder, HARNESS, 0);
     let mut random = fastrand::Rng::new();
@@ -155,20 +155,20 @@ fn torment(servers: &mut Servers, count: usize, faults: usize, pause: Duration, 
         }
         recorder.note(What::Fault { kind: kind.to_owned(), target: format!("server {server}"), from });
         if kind != "stopped" {
-            // Until it votes again.
+            // Wait until it votes again.
             std::thread::sleep(MAX_LEASE + Duration::from_secs(1));
         }
         std::thread::sleep(pause);
     }
 }
 
-/// `longest` is the longest hold, and `pause` the time from when one server works again until the next one fails.
+/// `longest` is the longest hold; `pause` is the time between the end of a fault and the next fault.
 async fn tormented(count: usize, faults: usize, longest: Duration, pause: Duration, locks: Locks) -> History {
     let mut servers = Servers::start(count);
     let builders = (0..3).map(|_| LockManager::builder().url(&servers.url())).collect();
     let crowd = Crowd::start(builders, longest, locks).await;
     let path = crowd.path().to_owned();
-    // The harness waits by blocking.
+    // The harness blocks its thread.
     let servers = tokio::task::spawn_blocking(move || {
         torment(&mut servers, count, faults, pause, &path);
         servers
@@ -186,8 +186,8 @@ fn assert_none(history: &History, violations: &[Violation]) {
     assert!(violations.is_empty(), "{}", drawn.join("\n"));
 }
 
-/// Locks that all want. A process that waits may own such a lock on one of the servers, so that the hold has a bare majority: it may
-/// be lost with the next server that forgets it.
+/// Contended locks. A waiting process may own such a lock on one server, so that the hold has a bare majority, and is lost with the
+/// next server that loses its data.
 async fn keeps_its_promises(count: usize, faults: usize, longest: Duration, pause: Duration) {
     let history = tormented(count, faults, longest, pause, Locks::Shared).await;
     let mut violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time]);
@@ -210,7 +210,7 @@ async fn a_hold_whose_servers_fail_one_after_the_other_may_be_lost_and_not_share
     keeps_its_promises(3, faults(6), VERY_LONG, Duration::ZERO).await;
 }
 
-/// Each hold meets one fault at most.
+/// Each hold sees at most one fault.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_nobody_else_wants_is_not_lost_while_one_of_three_fails() {
     let history = tormented(3, faults(4), LONGEST, LONGEST, Locks::OfEachTask).await;
@@ -218,7 +218,7 @@ async fn a_hold_that_nobody_else_wants_is_not_lost_while_one_of_three_fails() {
     assert_none(&history, &found(&history, &all));
 }
 
-/// Each manager reaches another majority: the one has the first two servers, the other the last two.
+/// The managers reach different majorities: one the first two servers, the other the last two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn managers_that_reach_different_servers_exclude_each_other() {
     let servers = Servers::start(3);
@@ -238,7 +238,7 @@ async fn managers_that_reach_different_servers_exclude_each_other() {
     assert!(shares.iter().all(|share| *share > 5), "{shares:?}");
 }
 
-/// All want the same lock at the same moment, again and again.
+/// All managers ask for the same lock at the same time, again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_managers_of_one_lock_are_all_served() {
     const ROUNDS: usize = 10;
@@ -254,7 +254,7 @@ async fn many_managers_of_one_lock_are_all_served() {
             let (manager, inside) = (manager.clone(), Arc::clone(&inside));
             tokio::spawn(async move {
                 let guard = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-                assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+                assert!(!inside.swap(true, Ordering::SeqCst), "two hold the lock");
                 tokio::task::yield_now().await;
                 inside.store(false, Ordering::SeqCst);
                 guard.release().await.unwrap();
@@ -269,7 +269,7 @@ async fn many_managers_of_one_lock_are_all_served() {
     assert!(each < Duration::from_millis(500), "{each:?}");
 }
 
-/// `FAULTS=100` for more than usual.
+/// `FAULTS=100` plays more than the usual number.
 fn faults(usually: usize) -> usize {
     std::env::var("FAULTS").ok().and_then(|text| text.parse().ok()).unwrap_or(usually)
 }

@@ -1,5 +1,5 @@
-//! The user that the locks connect as may do what docs/protocol.md names for its place, and no more; or less than that.
-//! For one server it is in `matrix`.
+//! The locks connect as a user with exactly the rights that docs/protocol.md names for the place, or with one less.
+//! The tests for a single server are in `matrix`.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tokio::time::sleep;
 
 const LONG: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_millis(300);
-/// What a claim or a queue may block others for.
+/// How long a claim or a queue may block others.
 const BRIEFLY: Duration = Duration::from_secs(3);
 
-/// What the docs name for a place, beside what they name for one server.
+/// The rights that a place needs in addition to those for a single server, from the docs.
 fn documented(place: &str) -> Vec<String> {
     let protocol = include_str!("../../../docs/protocol.md");
     let line = protocol.lines().find_map(|line| line.strip_prefix(place)).expect(place);
@@ -39,7 +39,7 @@ fn without(rights: &[String], missing: &str) -> Vec<String> {
     rights.iter().filter(|right| *right != missing).cloned().collect()
 }
 
-/// A user with a name for each set of rights, so that one place serves for all of them.
+/// The name of the user without `missing`; one place has all these users.
 fn user(missing: &str) -> String {
     format!("lacks-{}", missing.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-"))
 }
@@ -58,14 +58,14 @@ fn as_user(url: &str, user: &str) -> String {
     url.replace("://", &format!("://{user}:canary-7f3a@"))
 }
 
-/// Everything that locks do, on a lock called `key`.
+/// Uses everything that locks do, on the lock `key`.
 async fn use_it_all(url: &str, key: &str) -> Result<(), LockError> {
     let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
     north.lock("p", key).acquire().await?.release().await?;
     let begin = std::time::Instant::now();
     let guard = north.lock("p", key).fenced(true).expire(Duration::from_secs(20)).renew(false).acquire().await?;
     guard.extend(Duration::from_secs(25)).await?;
-    // One that gives up. Its time is enough to ask for the name of a right that it lacks, also where all else is slow.
+    // A request that gives up. Its timeout is long enough to find out which right is missing, also at a slow place.
     match south.lock("p", key).timeout(3 * TIMEOUT).acquire().await {
         Err(error) if error.is_timeout() => {}
         Err(error) => return Err(error),
@@ -87,10 +87,10 @@ async fn use_it_all(url: &str, key: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// What the lock called `key` left there blocks nobody, or only for the time that a lock given up may; and it is gone then.
+/// Checks that the leftovers of the lock `key` block others for at most the time that an abandoned lock may, and then are gone.
 ///
-/// A place in a queue that could not be withdrawn, for want of `+zrem`, stays until the next one takes the lock.
-async fn is_left_alone(others: &LockManager, servers: &[&Server], key: &str) {
+/// Without `+zrem` a waiter can't be withdrawn from the queue, and stays until the next holder gets the lock.
+async fn wait_until_nothing_is_left(others: &LockManager, servers: &[&Server], key: &str) {
     let next = others.lock("p", key).timeout(BRIEFLY + 2 * NOISE).acquire().await;
     next.unwrap_or_else(|error| panic!("something blocks others at {key}: {error}")).release().await.unwrap();
     let lock = format!("p:{key}");
@@ -99,11 +99,12 @@ async fn is_left_alone(others: &LockManager, servers: &[&Server], key: &str) {
     eventually(&format!("nothing is left at {key}"), BRIEFLY + 2 * NOISE, || !left()).await;
 }
 
-/// Who lacks `missing` is told so, by an error or, where a hold ended for it, by an event, and leaves nothing behind.
-async fn is_told(url: &str, others: &LockManager, servers: &[&Server], missing: &str, events: &Events) {
+/// Checks that a user without the right `missing` gets an error that names it, or an event if a hold was lost because of it, and leaves
+/// nothing behind.
+async fn assert_reported(url: &str, others: &LockManager, servers: &[&Server], missing: &str, events: &Events) {
     let name = user(missing);
     let outcome = use_it_all(&as_user(url, &name), &name).await;
-    is_left_alone(others, servers, &name).await;
+    wait_until_nothing_is_left(others, servers, &name).await;
     let is_logged = || !events.with(&["WARN", missing]).is_empty();
     let error = outcome.expect_err(missing);
     let text = error.to_string();
@@ -116,24 +117,25 @@ async fn is_told(url: &str, others: &LockManager, servers: &[&Server], missing: 
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
 }
 
-/// All of them suffice; and each that is `told` is missed. Some at a time: they mostly wait.
+/// Checks that `rights` are enough, and that without each right of `told` there is an error. Runs several at a time, since they mostly
+/// wait.
 async fn are_the_least(url: &str, servers: &[&Server], rights: &[String], told: &[String]) {
     let events = Events::of_this_process();
     let others = LockManager::connect(url).await.unwrap();
     for missing in told {
         allow_on(servers, &user(missing), &without(rights, missing));
     }
-    // First, while the scripts are unknown.
-    is_told(url, &others, servers, "+eval", &events).await;
+    // First this one, while the server has no scripts in its cache.
+    assert_reported(url, &others, servers, "+eval", &events).await;
     allow_on(servers, "least", rights);
     let outcome = use_it_all(&as_user(url, "least"), "all").await;
     outcome.unwrap_or_else(|error| panic!("{error:?}: {:#?}", events.with(&["WARN"])));
-    is_left_alone(&others, servers, "all").await;
+    wait_until_nothing_is_left(&others, servers, "all").await;
     let the_rest = told.iter().filter(|right| *right != "+eval");
-    iter(the_rest).for_each_concurrent(8, |missing| is_told(url, &others, servers, missing, &events)).await;
+    iter(the_rest).for_each_concurrent(8, |missing| assert_reported(url, &others, servers, missing, &events)).await;
 }
 
-/// Who may not publish is told nothing: waiters find out by asking.
+/// The rights whose absence is reported. `+publish` is not: waiters just ask again.
 fn told(rights: &[String]) -> Vec<String> {
     rights.iter().filter(|right| right.starts_with('+') && *right != "+publish").cloned().collect()
 }
@@ -143,7 +145,7 @@ async fn the_least_rights_in_a_cluster_are_all_missed() {
     let cluster = Cluster::start();
     let servers: Vec<_> = cluster.nodes().collect();
     let rights = [least(), documented("on each node of a cluster:")].concat();
-    // Without the one only maps are older than they could be, the other is for slots that move.
+    // Without `+cluster|info` only slot maps get stale, and `+asking` is only needed for slots that move.
     let told: Vec<_> =
         told(&rights).into_iter().filter(|right| right != "+cluster|info" && right != "+asking").collect();
     are_the_least(&cluster.url(), &servers, &rights, &told).await;
@@ -177,7 +179,7 @@ async fn a_slot_on_its_way_names_the_right_to_follow_it() {
 async fn the_least_rights_on_a_quorum_are_all_missed() {
     let all = Servers::start(3);
     let servers: Vec<_> = all.servers().collect();
-    // Instead of all keys: those of the locks, and the marker.
+    // Instead of all keys, only those of the locks, and the marker.
     let keys = ["~p:*", "~{p:*"].map(ToOwned::to_owned).to_vec();
     let rights = [without(&least(), "~*"), keys, documented("on each server of a quorum:")].concat();
     let told = [told(&rights), vec!["~cache_lock:quorum".to_owned()]].concat();
@@ -192,7 +194,7 @@ async fn the_least_rights_under_sentinels_are_all_missed() {
     let sentinels = Sentinels::start(1);
     let master = sentinels.agreed();
     let servers = [sentinels.server(master)];
-    // The sentinels want no user yet.
+    // The sentinels don't require a user here.
     are_the_least(&sentinels.url(), &servers, &least(), &told(&least())).await;
 }
 
@@ -216,5 +218,5 @@ async fn the_least_rights_on_sentinels_are_all_missed() {
     }
     use_it_all(&as_user(&url, &user("nothing")), "k").await.unwrap();
     let others = LockManager::connect(&as_user(&url, &user("nothing"))).await.unwrap();
-    is_left_alone(&others, &[server], "k").await;
+    wait_until_nothing_is_left(&others, &[server], "k").await;
 }

@@ -1,4 +1,4 @@
-//! Locks on the master that sentinels name: how it is found, and what a failover does.
+//! Locks under sentinels: how the library finds the master, and what a failover does.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use tests::sentinel::{NAME, Sentinels};
 use tests::server::{Server, free_port};
 
 const LONG: Duration = Duration::from_secs(20);
-/// From the death of a master until locks work again: the sentinels need half a second to believe it and a moment to agree;
-/// a first vote that is split costs another round.
+/// How long locks don't work after a master died: the sentinels need half a second to detect it and a moment to agree; a
+/// split vote costs another round.
 const FAILOVER: Duration = Duration::from_secs(10);
 
 async fn manager(sentinels: &Sentinels) -> LockManager {
@@ -25,11 +25,11 @@ fn host_and_port(server: &Server) -> (String, String) {
     address.split_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap()
 }
 
-async fn is_lost(guard: &LockGuard) {
-    tokio::time::timeout(LONG, guard.lost()).await.expect("the loss is told");
+async fn wait_until_lost(guard: &LockGuard) {
+    tokio::time::timeout(LONG, guard.lost()).await.expect("the holder learns of the loss");
 }
 
-async fn is_confirmed(guard: &LockGuard) {
+async fn wait_until_confirmed(guard: &LockGuard) {
     eventually("the lease is confirmed", LONG, || guard.remaining() > Duration::from_secs(10)).await;
 }
 
@@ -38,7 +38,7 @@ async fn refused(url: &str) -> LockError {
 }
 
 #[tokio::test]
-async fn a_url_that_names_no_master_is_told_the_forms() {
+async fn the_error_for_a_url_without_a_master_shows_the_forms() {
     for place in ["127.0.0.1", "127.0.0.1/", "/till", "127.0.0.1,/till", "127.0.0.1/till/db", "127.0.0.1:port/till", ""]
     {
         for scheme in ["redis", "rediss", "valkey"] {
@@ -61,7 +61,7 @@ async fn a_url_that_names_no_master_is_told_the_forms() {
 }
 
 #[tokio::test]
-async fn credentials_for_each_host_are_told_to_be_written_once() {
+async fn the_error_for_credentials_per_host_says_to_write_them_once() {
     for place in ["a:b@one,c:d@two/till", "one,c:d@two/till", "a,b:c@one/till", "a@b:c@one/till"] {
         let error = refused(&format!("redis-sentinel://{place}")).await;
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{place}: {error:?}");
@@ -150,12 +150,12 @@ async fn locks_work_again_after_the_master_died_and_fencing_tokens_grow() {
 }
 
 #[tokio::test]
-async fn a_hold_whose_lock_a_failover_lost_is_told_and_the_next_fencing_token_is_greater() {
+async fn a_hold_lost_in_a_failover_is_reported_and_the_next_fencing_token_is_greater() {
     let mut sentinels = Sentinels::start(1);
     let (holder, other) = (manager(&sentinels).await, manager(&sentinels).await);
     sentinels.cut_replication();
     let mut last = None;
-    // A counter alone would begin anew on a replica that has none of these.
+    // A counter would start again on a replica that has none of these tokens.
     for _ in 0..20 {
         let guard = fenced(&holder, "k", LONG).await;
         last = guard.fencing_token();
@@ -163,11 +163,11 @@ async fn a_hold_whose_lock_a_failover_lost_is_told_and_the_next_fencing_token_is
     }
     let guard = fenced(&holder, "k", LONG).await;
     assert!(guard.fencing_token() > last);
-    is_confirmed(&guard).await;
+    wait_until_confirmed(&guard).await;
     sentinels.server_mut(0).kill();
     let next = fenced(&other, "k", LONG).await;
     assert!(next.fencing_token() > guard.fencing_token());
-    is_lost(&guard).await;
+    wait_until_lost(&guard).await;
     assert!(guard.release().await.unwrap_err().is_lost());
     next.release().await.unwrap();
 }
@@ -177,7 +177,7 @@ async fn a_hold_that_the_replica_knew_of_outlives_the_failover() {
     let mut sentinels = Sentinels::start(1);
     let (holder, other) = (manager(&sentinels).await, manager(&sentinels).await);
     let guard = holder.lock("p", "k").expire(Duration::from_mins(1)).renew(true).acquire().await.unwrap();
-    is_confirmed(&guard).await;
+    wait_until_confirmed(&guard).await;
     assert_eq!(sentinels.server(0).ask::<u32>("WAIT 1 5000"), 1);
     eventually("the replica has the lock", LONG, || sentinels.server(1).owner("p:k").is_some()).await;
     sentinels.server_mut(0).kill();
@@ -194,14 +194,14 @@ async fn a_waiter_is_served_after_the_failover() {
     let mut sentinels = Sentinels::start(1);
     let (holder, waiter) = (manager(&sentinels).await, manager(&sentinels).await);
     let guard = holder.lock("p", "k").expire(Duration::from_mins(1)).renew(true).acquire().await.unwrap();
-    is_confirmed(&guard).await;
+    wait_until_confirmed(&guard).await;
     let waiting = tokio::spawn(async move { waiter.lock("p", "k").timeout(LONG).acquire().await.map(drop) });
     eventually("the waiter queues", LONG, || sentinels.server(0).keys().contains_key("{p:k}:queue")).await;
     eventually("the replica has the lock", LONG, || sentinels.server(1).owner("p:k").is_some()).await;
     sentinels.server_mut(0).kill();
     assert_eq!(sentinels.await_another(0), 1);
     let start = Instant::now();
-    eventually("the release is answered", LONG, || sentinels.server(1).try_ask::<()>("PING").is_ok()).await;
+    eventually("the new master answers", LONG, || sentinels.server(1).try_ask::<()>("PING").is_ok()).await;
     // The first try may still find the connection to the old master.
     let _ = guard.release().await;
     waiting.await.unwrap().unwrap();
@@ -212,7 +212,7 @@ async fn is_left_at_its_first_refusal(by_script: bool) {
     let sentinels = Sentinels::start(1);
     let manager = manager(&sentinels).await;
     manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
-    // By hand and unnoticed by the clients: no sentinel cuts their connections.
+    // Switch the master by hand, without the sentinels, so that no connection is cut.
     let [old, new] = [sentinels.server(0), sentinels.server(1)];
     for sentinel in 0..3 {
         sentinels.sentinel(sentinel).tell(&["REMOVE", NAME]);
@@ -227,7 +227,7 @@ async fn is_left_at_its_first_refusal(by_script: bool) {
     let guard = if by_script {
         fenced(&manager, "k", LONG).await
     } else {
-        // By a claim, which is sent again; a second try of an acquire would be a script.
+        // A single try sends a claim, and repeats it. An acquire's second try would be a script.
         manager.lock("p", "k").try_acquire().await.unwrap().unwrap()
     };
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
@@ -254,7 +254,7 @@ async fn a_server_that_is_no_master_is_not_used_whatever_a_sentinel_says() {
     wrong.tell(&["MONITOR", NAME, &host, &port, "2"]);
     let error = refused(&format!("redis-sentinel://{}/{NAME}", wrong.address())).await;
     assert!(error.to_string().contains("it is a replica now"), "{error}");
-    // The others know better.
+    // The other sentinels name the new master.
     let right = format!("redis-sentinel://{},{}/{NAME}", wrong.address(), sentinels.sentinel(0).address());
     for _ in 0..10 {
         LockManager::connect(&right).await.unwrap();

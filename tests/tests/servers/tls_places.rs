@@ -1,7 +1,7 @@
-//! Locks over TLS under sentinels, in a cluster and on a quorum, whose certificates an authority of the test's own has signed.
+//! Locks over TLS under sentinels, in a cluster and on a quorum, with certificates that are signed by the test's own authority.
 //!
-//! Only one server can be given by a client that trusts it. Here the machine has to: each test runs once more as a process
-//! with `SSL_CERT_FILE`.
+//! A user can only hand in a client for a single server. At these places the machine must trust the authority, so each test runs a
+//! child process with `SSL_CERT_FILE`.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(3);
 const BRIEFLY: Duration = Duration::from_millis(500);
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// Not a test of its own: a client of the place that it is told, who trusts the authority.
+/// No test: a child process that trusts the authority and uses the place in its role.
 #[tokio::test]
 async fn client() {
     let Some(url) = child::role() else { return };
@@ -40,9 +40,9 @@ async fn client() {
     child::say("done");
 }
 
-/// The place at `url` does all that a place does, for whoever trusts the authority; whoever does not, or does not speak
-/// TLS, is told so.
-async fn is_a_place(url: &str, authority: &Authority) {
+/// Checks that the place at `url` works for a client that trusts the authority, and that without trust, or without TLS, the
+/// error says so.
+async fn assert_place_works(url: &str, authority: &Authority) {
     let mut client = Child::by(child::command(Some("tls_places::client"), url).env("SSL_CERT_FILE", authority.path()));
     client.wait_for("done");
     let text = is_refused(url).await;
@@ -80,14 +80,14 @@ async fn a_master_and_its_sentinels_speak_tls() {
         })
         .collect();
     eventually_blocking("the sentinels see the master", LONG, || sentinels.iter().all(Sentinel::sees_master));
-    is_a_place(&format!("rediss-sentinel://{}/{NAME}", hosts.join(",")), &authority).await;
+    assert_place_works(&format!("rediss-sentinel://{}/{NAME}", hosts.join(",")), &authority).await;
 }
 
 #[tokio::test]
 async fn a_cluster_speaks_tls() {
     let authority = Authority::new();
     let cluster = Cluster::secured(&authority);
-    is_a_place(&cluster.url(), &authority).await;
+    assert_place_works(&cluster.url(), &authority).await;
 }
 
 #[tokio::test]
@@ -95,5 +95,5 @@ async fn the_servers_of_a_quorum_speak_tls() {
     let authority = Authority::new();
     let servers: Vec<_> = (0..3).map(|_| secured(&authority)).collect();
     let hosts: Vec<_> = servers.iter().map(|(_, port)| format!("127.0.0.1:{port}")).collect();
-    is_a_place(&format!("redlocks://{}", hosts.join(",")), &authority).await;
+    assert_place_works(&format!("redlocks://{}", hosts.join(",")), &authority).await;
 }

@@ -1,4 +1,4 @@
-//! The servers of the tests about topologies do what those tests rely on.
+//! Checks of the test servers: sentinels and clusters behave as the tests of topologies need it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! URLs: what can be read, and what is said of those that can't.
+//! URLs: which ones parse, and the errors for those that don't.
 
 use std::time::{Duration, Instant};
 
@@ -27,13 +27,13 @@ async fn a_url_that_cannot_be_read_is_an_invalid_setting() {
         let start = Instant::now();
         let error = refused(url).await;
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{url:?}: {error:?}");
-        assert!(error.to_string().contains("redis://"), "{error} does not say what is right");
+        assert!(error.to_string().contains("redis://"), "{error} does not show a valid URL");
         assert!(start.elapsed() < NOISE);
     }
 }
 
 #[tokio::test]
-async fn what_would_mean_nothing_is_refused_and_not_shown() {
+async fn meaningless_parts_of_a_url_are_refused_and_not_shown() {
     for (place, told) in [
         ("redis://canary@127.0.0.1:1", ":password@"),
         ("redis://canary:@127.0.0.1:1", ":password@"),
@@ -72,7 +72,7 @@ async fn a_timeout_of_zero_is_named() {
 async fn a_builder_without_a_place_says_so() {
     let error = LockManager::builder().connect().await.unwrap_err();
     assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
-    assert!(error.to_string().contains("redis://"), "{error} does not say what is right");
+    assert!(error.to_string().contains("redis://"), "{error} does not show a valid URL");
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_password_that_has_to_be_escaped_is_not_taken_for_a_port_and_shown() {
             }
         }
     }
-    // A socket's path and settings may have it.
+    // The path of a socket and the settings may contain it.
     let error = refused("unix:///nowhere/a@b?pass=a@b").await;
     assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
 }

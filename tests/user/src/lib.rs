@@ -1,13 +1,13 @@
-//! A user's crate with one locked fn, and with a call of each public method that waits. `tests/tests/checks/users_build.rs` counts
-//! how much of the lock's inside is compiled here again.
+//! A user's crate with one locked fn, and a call of each public async method. `tests/tests/checks/users_build.rs` counts how much of
+//! the lock's internals is compiled here again.
 //!
-//! Each future is boxed: that is where the compiler makes its code, as it does where a program spawns it. Each fn is compiled here, and
-//! not in the crate that would call it.
+//! Each future is boxed, which makes the compiler generate its code here, as it does where a program spawns a future. Each fn is
+//! compiled here, and not in the crate that would call it.
 
 use std::pin::Pin;
 use std::time::Duration;
 
-/// For `generic_methods.rs`, which the check compiles beside this crate.
+/// For `generic_methods.rs`, which the check compiles next to this crate.
 pub use lock_runtime;
 use lock_runtime::{LockError, LockGuard, LockManager, cache_lock};
 
@@ -19,14 +19,14 @@ async fn buy(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// The one locked fn.
+/// Calls the locked fn.
 #[must_use]
 #[inline(never)]
 pub fn one_locked_fn() -> Call<u64> {
     Box::pin(buy(7))
 }
 
-/// The ways to a manager, and its end.
+/// All ways to make a manager, and its shutdown.
 #[must_use]
 #[inline(never)]
 pub fn managers(url: &'static str) -> Call<()> {
@@ -38,7 +38,7 @@ pub fn managers(url: &'static str) -> Call<()> {
     })
 }
 
-/// The ways to a guard, and what is done with it.
+/// All ways to get a guard, and its methods.
 #[must_use]
 #[inline(never)]
 pub fn guards(locks: LockManager) -> Call<()> {
@@ -53,7 +53,7 @@ pub fn guards(locks: LockManager) -> Call<()> {
     })
 }
 
-/// What people ask of a manager.
+/// A manager's methods for operators.
 #[must_use]
 #[inline(never)]
 pub fn reaching(locks: LockManager) -> Call<bool> {
@@ -70,11 +70,11 @@ pub fn body(locks: LockManager) -> Call<u64> {
     Box::pin(async move { locks.lock("order", &7).run(async { 7 }).await })
 }
 
-/// The same on a thread.
+/// A body under a lock, on a thread.
 ///
 /// # Errors
 ///
-/// When the lock can't be had.
+/// If the lock is not granted.
 #[inline(never)]
 pub fn on_a_thread(locks: &LockManager) -> Result<u64, LockError> {
     drop(locks.lock("order", &7).acquire_blocking()?);

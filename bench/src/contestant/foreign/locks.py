@@ -3,7 +3,7 @@ import json, sys, threading, time
 import redis
 
 workload, library, url, size, part, processes = sys.argv[1:7]
-# What is so slow is measured less often.
+# Slow workloads are measured less often.
 quick, processes = size == "quick" or library == "pottery", int(processes)
 # By default a pool refuses a thousand threads; a shorter sleep than the default would only load the server more.
 if library != "redis-py":

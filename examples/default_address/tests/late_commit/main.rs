@@ -1,6 +1,6 @@
-//! What a dropped body has sent still arrives: a COMMIT that is under way when the caller goes away, on Postgres behind a slow network.
+//! A dropped body's last message still arrives: a COMMIT that is on its way when the caller goes away, on Postgres behind a slow network.
 //!
-//! `docs/guide/transactions.md` says what to do about it. Each way of that page is played here.
+//! `docs/guide/transactions.md` says what to do about it. Each solution of that page is played here.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "so fails a test")]
 
@@ -18,7 +18,7 @@ use sqlx::{PgExecutor, PgPool};
 const ROUNDS: i64 = 20;
 const ITEM: i64 = 7;
 
-/// The most that a test waits for what has to happen.
+/// The longest that a test waits for an event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
@@ -41,10 +41,10 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Two processes that sell one item from one database. The second one has a slow network, which the test closes and opens.
+/// Two processes that sell one item from one database. The second has a slow network, which the test closes and opens.
 struct Shop {
     network: Network,
-    /// The database through that network, by one connection: what is said on it comes after what was on its way.
+    /// The database behind that network, on one connection: later messages arrive after earlier ones.
     far: PgPool,
     near: PgPool,
     locks: LockManager,
@@ -58,7 +58,7 @@ impl Shop {
         let network = Network::before(postgres.port()).await;
         let pool = async |port, connections| {
             let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
-            // What gets stuck is what the body says, and not a ping before it.
+            // So the statement gets stuck, and not a ping before it.
             let pool = pool.test_before_acquire(false);
             pool.connect(&format!("postgres://postgres@127.0.0.1:{port}/postgres")).await.unwrap()
         };
@@ -80,7 +80,7 @@ impl Shop {
         stock(&self.near).await.unwrap()
     }
 
-    /// Waits until `how_many` other connections of the server do what `state` says.
+    /// Waits until `how_many` other connections of the server are in this `state`.
     async fn wait_for(&self, how_many: i64, state: &str) {
         let question = format!("SELECT count(*) FROM pg_stat_activity WHERE {state} AND pid <> pg_backend_pid()");
         let seen = async {
@@ -93,7 +93,7 @@ impl Shop {
         tokio::time::timeout(PATIENCE, seen).await.expect("the server does not get there");
     }
 
-    /// Waits until the stock is another one than `before`.
+    /// Waits until the stock differs from `before`.
     async fn wait_until_changed(&self, before: i64) {
         let changed = async {
             while self.stock().await == before {
@@ -103,7 +103,7 @@ impl Shop {
         tokio::time::timeout(PATIENCE, changed).await.expect("the COMMIT arrives");
     }
 
-    /// Opens the network, and waits until the server has done all that was on its way.
+    /// Opens the network, and waits until the server has done everything that was on its way.
     async fn let_all_arrive(&self) {
         self.network.open();
         sqlx::query("SELECT 1").execute(&self.far).await.unwrap();
@@ -125,7 +125,7 @@ async fn sell(locks: LockManager, database: PgPool, network: Network) -> Result<
     Ok(())
 }
 
-/// Raises the fence, then reads: as the page says.
+/// Raises the fence, then reads, as on the page.
 async fn claim(database: &PgPool, token: FencingToken) -> Result<i64, Failure> {
     let mut transaction = database.begin().await?;
     let raise = sqlx::query("UPDATE items SET fence = $1 WHERE id = $2 AND fence <= $1");
@@ -138,14 +138,14 @@ async fn claim(database: &PgPool, token: FencingToken) -> Result<i64, Failure> {
     Ok(stock)
 }
 
-/// Writes only if nobody has raised the fence since: as the page says.
+/// Writes only if nobody has raised the fence since, as on the page.
 async fn store(database: impl PgExecutor<'_>, stock: i64, token: FencingToken) -> Result<(), Failure> {
     let write = sqlx::query("UPDATE items SET stock = $1 WHERE id = $2 AND fence = $3");
     let written = write.bind(stock).bind(ITEM).bind(i64::from(token)).execute(database).await?;
     if written.rows_affected() == 1 { Ok(()) } else { Err(Failure::Fenced) }
 }
 
-/// The same write without a look at the fence.
+/// Writes without checking the fence.
 async fn store_unfenced(database: impl PgExecutor<'_>, stock: i64) -> Result<(), Failure> {
     sqlx::query("UPDATE items SET stock = $1 WHERE id = $2").bind(stock).bind(ITEM).execute(database).await?;
     Ok(())
@@ -160,7 +160,7 @@ async fn sell_by_one_write(
     is_fenced: bool,
 ) -> Result<(), Failure> {
     let stock = claim(&database, token).await?;
-    // The pool looks at the connection of the claim before it gives it out again. That is over when it has given it out.
+    // The pool checks the claim's connection before it gives it out again. That is done once it has given it out.
     let mut connection = database.acquire().await?;
     network.close();
     if is_fenced {
@@ -170,7 +170,7 @@ async fn sell_by_one_write(
     }
 }
 
-/// With the fence, in a transaction that writes more. Its COMMIT gets stuck in the network.
+/// With the fence, in a transaction with more writes. Its COMMIT gets stuck in the network.
 #[cache_lock(prefix = "sale", key = ITEM, manager = locks, fenced = token)]
 async fn sell_fenced_in_a_transaction(locks: LockManager, database: PgPool, network: Network) -> Result<(), Failure> {
     let stock = claim(&database, token).await?;
@@ -185,7 +185,7 @@ async fn sell_fenced_in_a_transaction(locks: LockManager, database: PgPool, netw
     Ok(())
 }
 
-/// The caller goes away when something of `selling` is stuck in the network.
+/// Drops the caller when a message of `selling` is stuck in the network.
 async fn hang_up(selling: impl Future<Output = Result<(), Failure>>, network: &Network) {
     tokio::select! {
         sold = selling => panic!("it is over before the network is closed: {sold:?}"),
@@ -211,13 +211,13 @@ async fn a_commit_that_is_under_way_changes_the_row_under_the_next_holder() {
         guard.release().await.unwrap();
         shop.let_all_arrive().await;
     }
-    assert_eq!((open, changed), (ROUNDS, ROUNDS), "the next holder had the lock, and the row changed all the same");
+    assert_eq!((open, changed), (ROUNDS, ROUNDS), "the next holder had the lock, and the row changed anyway");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fenced_write_that_arrives_late_is_refused() {
     let shop = Shop::open().await;
-    // The server knows both statements from here on. So what gets stuck is the write, and not the question what it means.
+    // From here on the server knows both statements. So the write gets stuck, and not the question what it means.
     store_unfenced(&shop.far, 3).await.unwrap();
     store(&shop.far, 3, FencingToken::from(0)).await.unwrap();
     let mut changed = [0, 0];
@@ -237,7 +237,7 @@ async fn a_fenced_write_that_arrives_late_is_refused() {
             assert_eq!((before, shop.stock().await), (3, 2));
         }
     }
-    assert_eq!(changed, [ROUNDS, 0], "without a look at the fence, and with it");
+    assert_eq!(changed, [ROUNDS, 0], "without a check of the fence, and with it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

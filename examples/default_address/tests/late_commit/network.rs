@@ -1,4 +1,4 @@
-//! [`Network`]: the way to a server, which a test can close for what the client says.
+//! [`Network`]: the way to a server, which a test can close for the client's messages.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// While it is closed, what the client says is on its way. It arrives when the network is open again.
+/// While it is closed, the client's messages are on their way. They arrive when it is open again.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     port: u16,
@@ -17,7 +17,7 @@ pub(crate) struct Network {
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     is_closed: bool,
-    /// How many connections have something on its way.
+    /// How many connections have a message on its way.
     stuck: usize,
 }
 
@@ -54,7 +54,7 @@ impl Network {
         self.state.send_modify(|state| state.is_closed = false);
     }
 
-    /// Waits until something is on its way.
+    /// Waits until a message is on its way.
     pub(crate) async fn wait_until_stuck(&self) {
         self.state.subscribe().wait_for(|state| state.stuck > 0).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! [`Postgres`]: a server of a test's own.
+//! [`Postgres`]: a test's own server.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, chown};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A Postgres on a free port of 127.0.0.1, in a folder of its own; it ends with this value.
+/// A Postgres on a free port of 127.0.0.1, in its own folder; it ends with this value.
 #[derive(Debug)]
 pub(crate) struct Postgres {
     programs: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Postgres {
 impl Postgres {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Postgres refuses to run as root: then it runs as the user that its package makes.
+        // Postgres refuses to run as root. Then it runs as the user that its package makes.
         let is_root = folder.path().metadata().unwrap().uid() == 0;
         let user = is_root.then(|| id_of("postgres"));
         chown(folder.path(), user, None).unwrap();
@@ -54,7 +54,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // By its folder, which only this test knows.
+        // Found by its folder, which only this test knows.
         self.run("pg_ctl", &["stop", "-s", "-m", "immediate"]);
     }
 }

@@ -1,5 +1,5 @@
 "use strict";
-// Shows what was recorded, and adds nothing. The address names what is shown: #LOCK/FAULT/PROMISE/STEP.
+// Shows only what was recorded. The address names it: #LOCK/FAULT/PROMISE/STEP.
 const { faults, promises, locks } = JSON.parse(document.getElementById("data").textContent);
 const ours = locks.find((lock) => !lock.is_published);
 const cells = faults.flatMap((fault, column) => locks.map((lock) => ({ lock, fault, shown: lock.cells[column] })));
@@ -69,7 +69,7 @@ function run(lock, { promise, reel }) {
   return made;
 }
 
-// Fills the stage: the exhibit, and ours beside it under the same fault.
+// Fills the stage: the exhibit, and ours next to it under the same fault.
 function show() {
   const { cell } = now;
   const shown = cell.shown[now.reel];
@@ -89,7 +89,7 @@ function show() {
   }
 }
 
-// The exhibit is what is stepped through; ours beside it shows what had happened by the same time.
+// The steps are those of the exhibit; ours next to it shows what had happened by the same time.
 function steps() { return now.runs[0][1].reel.steps.length; }
 
 function reached(index, number) {
@@ -127,7 +127,7 @@ function open() {
   const [name, id, number, wanted] = decodeURIComponent(location.hash.slice(1)).split("/");
   const cell = cells.find(({ lock, fault }) => lock.name === name && fault.id === id) ?? cells[0];
   const reel = cell.shown.findIndex(({ promise }) => promise && String(promise.number) === number);
-  // Who comes by a link sees the whole stretch, and steps back in it.
+  // A visitor who follows a link sees the whole stretch, and steps back in it.
   go(cell, Math.max(reel, 0), wanted === undefined ? Infinity : Number(wanted) || 1);
 }
 

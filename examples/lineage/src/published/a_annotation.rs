@@ -1,10 +1,10 @@
-//! A: the flash sale by annotation (Java, a dynamic proxy), after which the attribute of this project is modelled.
+//! A: the flash sale by annotation (Java, a dynamic proxy), the model for this project's attribute.
 //!
-//! `SETNX key LOCKED`, then `EXPIRE`; asks every 3 ms and some random nanoseconds; gives back by a bare `DEL`, whose
-//! errors nobody sees.
+//! `SETNX key LOCKED`, then `EXPIRE`; asks every 3 ms and some random nanoseconds; releases by a bare `DEL`, whose errors
+//! nobody sees.
 //!
-//! Wrong: a crash between `SETNX` and `EXPIRE` locks for ever; `DEL` frees whoever holds the lock by then; a body that
-//! outlives its lease goes on unprotected.
+//! Wrong: a crash between `SETNX` and `EXPIRE` locks for ever; `DEL` frees the lock of whichever process holds it by then; a body that
+//! outlives its lease continues unprotected.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! B: one default address per user (Java, two servers).
 //!
-//! `SETNX uid` with 20 random letters, then `EXPIRE` 5 s; asks every 2 ms; gives back by `GET`, a comparison, and `DEL`.
+//! `SETNX uid` with 20 random letters, then `EXPIRE` 5 s; asks every 2 ms; releases by `GET`, a comparison, and `DEL`.
 //!
-//! Wrong: a crash between `SETNX` and `EXPIRE` locks for ever; the lock may have changed hands between `GET` and `DEL`; an
-//! error on the way returns without giving back.
+//! Wrong: a crash between `SETNX` and `EXPIRE` locks for ever; the lock may have changed hands between `GET` and `DEL`;
+//! after an error it returns without releasing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! C: Lua scripts and a refreshing daemon (Spring Boot).
 //!
 //! Three scripts: lock is `SETNX` and `PEXPIRE`, unlock compares and deletes, refresh compares and does `PEXPIRE`. A daemon
-//! refreshes every half lease; `lock()` never waits, its callers spin; unlock is tried three times. The daemon is a task
-//! here, and was a thread.
+//! refreshes every half lease; `lock()` never waits, its callers spin; unlock is tried three times. Here the daemon is a
+//! task; in the article it is a thread.
 //!
-//! Wrong: the daemon never stops, neither with the release nor with the loss; it ignores what the refresh says, so that a
-//! lost lock is never noticed.
+//! Wrong: the daemon never stops, neither at the release nor at the loss; it ignores the refresh's result, so a lost lock
+//! is never noticed.
 
 use std::sync::Arc;
 use std::time::Duration;

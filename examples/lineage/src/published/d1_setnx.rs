@@ -1,4 +1,4 @@
-//! D1: the first of five versions towards a safe lock (PHP): `SETNX`, and `DEL` in the end.
+//! D1: the first of five versions towards a safe lock (PHP): `SETNX`, and `DEL` at the end.
 //!
 //! Wrong: a holder that crashes, or whose `DEL` fails, locks for ever.
 
@@ -11,7 +11,7 @@ use redis::cmd;
 use super::{Session, Taken};
 use crate::patience::Patience;
 
-/// From one request of a buyer to his next.
+/// The time between two requests of a buyer.
 const AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) struct First(Arc<Session>);

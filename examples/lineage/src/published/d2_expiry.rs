@@ -1,7 +1,7 @@
 //! D2: the second version (PHP): the key is set with an expiry, and deleted in `finally`.
 //!
-//! Wrong: a body of 6 s under a lease of 5 s loses its lock and then deletes that of the next one; a lease so long that
-//! it never happens turns a crash into an outage.
+//! Wrong: a body of 6 s under a lease of 5 s loses its lock and then deletes the next holder's; a lease so long that this
+//! never happens turns a crash into an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use redis::cmd;
 use super::{Session, Taken};
 use crate::patience::Patience;
 
-/// From one request of a buyer to his next.
+/// The time between two requests of a buyer.
 const AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) struct Second(Arc<Session>);

@@ -1,7 +1,7 @@
-//! D3: the third version (PHP): the value is a unique client id, looked at before the `DEL`.
+//! D3: the third version (PHP): the value is a unique client id, checked before the `DEL`.
 //!
 //! Wrong: comparing and deleting are two commands, and the lock may change hands between them; a body that outlives its
-//! lease goes on unprotected.
+//! lease continues unprotected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use redis::cmd;
 use super::{Session, Taken};
 use crate::patience::Patience;
 
-/// From one request of a buyer to his next.
+/// The time between two requests of a buyer.
 const AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) struct Third(Arc<Session>);

@@ -1,6 +1,6 @@
 //! D4: the fourth version (PHP): compares and deletes in one script.
 //!
-//! Wrong: a body that outlives its lease goes on unprotected, and is not told; what an acquire leaves whose reply is lost
+//! Wrong: a body that outlives its lease continues unprotected, and nothing reports it; if the reply to an acquire is lost, its key
 //! stays for the whole lease.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use redis::cmd;
 use super::{COMPARE_AND_DELETE, Session, Taken};
 use crate::patience::Patience;
 
-/// From one request of a buyer to his next.
+/// The time between two requests of a buyer.
 const AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) struct Fourth(Arc<Session>);

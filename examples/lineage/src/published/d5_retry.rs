@@ -1,6 +1,6 @@
 //! D5: the fifth version (PHP): at most three tries, 5,000 µs apart, then "busy, try again".
 //!
-//! Wrong: the loop goes on while the lock *is* obtained, and ends when it is not. A buyer alone gets the lock at its first
+//! Wrong: the loop continues while the lock *is* obtained, and ends when it is not. A single buyer gets the lock at its first
 //! try and enters at its second, because it is busy; two buyers enter together.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Lock for Fifth {
         loop {
             for _ in 0..TRIES {
                 let is_set = self.0.wire.ask::<Option<String>>(&set).await?.is_some();
-                // As published; `is_set` is what should be asked.
+                // As published; it should check `is_set`.
                 if !is_set {
                     return Ok(Held(self.0.taken(key, value)));
                 }

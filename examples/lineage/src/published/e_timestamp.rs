@@ -1,10 +1,10 @@
 //! E: `SETNX` with a time as the value, and no `EXPIRE` (pseudo-code; a decorator in Python, an aspect in Java).
 //!
-//! `SETNX lock.foo (now + timeout + 1)`. When it is taken and its time has passed, `GETSET` a new time: whoever gets back
-//! a time that had passed owns the lock. Gives back by `DEL`, unless the own time has passed. Asks every 10 ms.
+//! `SETNX lock.foo (now + timeout + 1)`. When it is taken and its time has passed, `GETSET` a new time: the caller that gets
+//! back a time in the past owns the lock. Releases by `DEL`, unless its own time has passed. Asks every 10 ms.
 //!
-//! Wrong: it takes clocks that agree; the `GETSET` of those that lose overwrites the winner's time; a release that goes
-//! by the time may arrive late, and free another's lock.
+//! Wrong: the clocks must agree; the `GETSET` of the losers overwrites the winner's time; a release that trusts the time may
+//! arrive late, and free another holder's lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Timestamp(Arc<Session>);
 
 pub(crate) struct Held(Taken);
 
-/// The time at the key, in milliseconds since 1970; a key that is gone has none, which has passed.
+/// The time in a value, in milliseconds since 1970; 0 if there is none.
 pub(crate) fn time_of(value: &str) -> i64 {
     value.split('@').next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }

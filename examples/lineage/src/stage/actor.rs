@@ -14,7 +14,7 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    /// Starts it; `test` is the test of this binary that serves, `None` when its `main` does.
+    /// Starts it; `test` is the test of this binary that serves it, `None` when its `main` does.
     pub(super) fn start(part: &Part, test: Option<&'static str>) -> Self {
         let part = serde_json::to_string(part).expect("a part is plain data");
         let child = child::command(test, &part).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
@@ -28,17 +28,17 @@ impl Actor {
         let _ = self.child.wait();
     }
 
-    /// Stops it in its tracks.
+    /// Stops it where it is.
     pub(super) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub(super) fn go_on(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until it has ended; the checker will miss the end of one that did not.
+    /// Waits until it has ended; if it has not, the checker will miss its end.
     pub(super) fn wait_until(&mut self, end: Instant) {
         while self.child.try_wait().expect("the child's state").is_none() {
             if Instant::now() > end {
@@ -49,7 +49,7 @@ impl Actor {
     }
 
     fn signal(&self, signal: Signal) {
-        // A child that has ended and was not waited for still has its id.
+        // A child that has ended but was not waited for still has its id.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Scene`]: what is done to one victim.
+//! [`Scene`]: what happens to one victim.
 
 use std::sync::mpsc::Sender;
 use std::thread::sleep;
@@ -18,7 +18,7 @@ use crate::part::Part;
 pub(super) struct Scene<'a> {
     pub(super) plate: &'a Plate,
     pub(super) server: &'a Server,
-    /// The victim's own way to the server.
+    /// The victim's own connection to the server.
     pub(super) proxy: Proxy,
     pub(super) fault: Fault,
     pub(super) number: usize,
@@ -31,19 +31,19 @@ pub(super) struct Scene<'a> {
 const SOON: Duration = Duration::from_secs(2);
 
 impl Scene<'_> {
-    /// Whether the victim is not to hear of its grant.
+    /// Whether the victim must not learn of its grant.
     fn is_unheard(&self) -> bool {
         self.fault == Fault::ReplyLost || self.fault == Fault::HolderKilled && self.number % 2 == 1
     }
 
-    /// Before the victim is there.
+    /// Runs before the victim starts.
     pub(super) fn prepare(&self) {
         if self.is_unheard() {
             self.proxy.plan(self.plate.commands[0], WireFault::MuteFromReply);
         }
     }
 
-    /// Waits until the victim has its lock, says that it is ready, and does the worst. Whether it hit the victim.
+    /// Waits until the victim has its lock, reports that it is ready, and causes the fault. Returns whether the fault hit the victim.
     pub(super) fn play(&mut self, victim: &mut Actor, ready: Sender<()>) -> bool {
         let mut random = Rng::with_seed(self.seed);
         let (start, mut from) = (Instant::now(), now());
@@ -52,7 +52,7 @@ impl Scene<'_> {
         }
         let in_time = start.elapsed() < SOON;
         if matches!(self.fault, Fault::CutOff | Fault::LateRelease) {
-            // Until it knows that it has it, and has made it last.
+            // Until the victim knows of its grant, and has lengthened the lease.
             sleep(Duration::from_millis(15));
         }
         if self.fault != Fault::ReplyLost {

@@ -1,4 +1,4 @@
-//! What callers are told when there is no lock, by the routes themselves, without a server.
+//! The answers to callers when a lock can't be acquired, by the routes themselves, without a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ async fn a_busy_lock_is_a_conflict_or_a_crowd() {
     let routes = routes(test.manager(), Duration::ZERO).await;
     let _address = test.hold_elsewhere("default_address", &7).await;
     let _item = test.hold_elsewhere("sale", &1).await;
-    // Both wait for their locks only: seconds pass at once.
+    // Both only wait for their locks: seconds pass at once.
     tokio::time::pause();
     let address = ask(&routes, Method::PUT, "/users/7/default-address", r#"{"address":"1 Main Street"}"#).await;
     assert_eq!((address.0, address.2.as_str()), (StatusCode::CONFLICT, "busy"));
@@ -82,7 +82,7 @@ async fn a_server_that_is_away_is_503_and_not_ready() {
 }
 
 #[tokio::test]
-async fn a_lost_lock_is_500_and_nobody_is_asked_to_try_again() {
+async fn a_lost_lock_is_500_without_a_retry() {
     let test = TestLocks::new();
     let routes = routes(test.manager(), Duration::from_mins(10)).await;
     let sale = tokio::spawn(async move { buy(&routes).await });
@@ -132,7 +132,7 @@ fn each_kind_of_error_has_its_status() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_404_and_what_is_sold_is_409() {
+async fn a_missing_item_is_404_and_a_sold_one_is_409() {
     let test = TestLocks::new();
     let routes = routes(test.manager(), Duration::ZERO).await;
     for path in ["/items/99/buy", "/orders/99/pay"] {

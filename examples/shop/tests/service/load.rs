@@ -1,4 +1,4 @@
-//! The load, small.
+//! A small run of the load.
 
 use std::process::Output;
 

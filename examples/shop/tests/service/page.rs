@@ -10,10 +10,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::instance::Instance;
 
-/// A browser with a profile of its own; `None` where there is no Chromium.
+/// A browser with a profile of its own; `None` if there is no Chromium.
 fn settings(profile: &std::path::Path) -> Option<BrowserConfig> {
     let window = BrowserConfig::builder().user_data_dir(profile).window_size(1000, 640);
-    // The sandbox of Chromium refuses to run as root, as tests in containers do. The only page is the shop's own.
+    // Chromium's sandbox refuses to run as root, as tests in containers do. The only page is the shop's own.
     match window.no_sandbox().build() {
         Ok(settings) => Some(settings),
         Err(reason) => {
@@ -27,7 +27,7 @@ async fn text(page: &Page, script: &str) -> String {
     page.evaluate(script).await.unwrap().into_value().unwrap_or_default()
 }
 
-/// Waits until the page shows what `is_shown` looks for.
+/// Waits until the page shows what `is_shown` accepts.
 async fn shows(page: &Page, script: &str, is_shown: impl Fn(&str) -> bool) {
     let shown = async {
         while !is_shown(&text(page, script).await) {
@@ -59,7 +59,7 @@ async fn the_page_shows_stock_holder_and_hand_overs_as_they_change() {
     shows(&page, &number("answer"), |answer| answer.starts_with("Lamp: order ")).await;
     shows(&page, &cell(1), |stock| stock == "99 of 100").await;
 
-    // A crowd comes. Two items are wanted from both instances, and pass between them. Two are wanted from one instance only.
+    // A crowd arrives. Two items are wanted by both instances, and pass between them. Two are wanted by one instance only.
     let client = reqwest::Client::new();
     let buy = |(customer, item): (usize, u32)| {
         let shop = if item > 2 || customer % 2 == 0 { &shop } else { &other };

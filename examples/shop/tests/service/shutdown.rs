@@ -1,4 +1,4 @@
-//! The end of the service, and what the orchestrator asks before.
+//! The end of the service, and the orchestrator's checks before it.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::instance::Instance;
 
-/// All of these customers wait for one lock. Were the locks shut down first, all but one of them would get 503.
+/// All of these customers wait for one lock. If the locks were shut down first, all but one of them would get 503.
 #[tokio::test]
-async fn who_was_accepted_before_sigterm_is_served() {
+async fn requests_accepted_before_sigterm_are_served() {
     let server = Server::start().await.unwrap();
     let shop = Instance::start(&[("REDIS_URL", server.url()), ("SHOP_WORK_MS", "100")]).await;
-    // A viewer of the page does not hold up the end.
+    // A viewer of the page does not delay the end.
     let viewer = reqwest::get(format!("{}/events", shop.url)).await.unwrap();
     let customers: Vec<_> =
         (0..8).map(|_| tokio::spawn(reqwest::Client::new().post(format!("{}/items/1/buy", shop.url)).send())).collect();

@@ -1,4 +1,4 @@
-//! What two instances do with one database and the same locks.
+//! Two instances with one database and the same locks.
 
 use std::sync::Arc;
 use std::time::Duration;

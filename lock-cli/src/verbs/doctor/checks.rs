@@ -1,4 +1,4 @@
-//! What one server tells about itself, and what that means for locks.
+//! What one server reports about itself, and what that means for locks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::server::{facts, is_denied, setting};
 
 type Facts = BTreeMap<String, String>;
 
-/// How many answers the latency is measured by.
+/// How many replies the latency is measured over.
 const PINGS: u32 = 50;
-/// The default command timeout leaves this much for a round trip.
+/// The default command timeout leaves this much time for a round trip.
 const FAR: Duration = Duration::from_millis(300);
-/// How many hash slots a cluster has.
+/// The number of hash slots of a cluster.
 const SLOTS: u32 = 16_384;
 
-/// All checks of one server out of `servers`. A server that does not answer, or does not answer any more, gets no verdict but that.
+/// All checks of one of `servers` servers. A server that does not answer, or stops answering, gets only that verdict.
 pub(super) async fn all(server: &LockServer, servers: usize) -> Vec<Finding> {
     answered(server, servers).await.unwrap_or_else(|away| {
         let found = format!("does not answer: {away}");
@@ -30,7 +30,7 @@ pub(super) async fn all(server: &LockServer, servers: usize) -> Vec<Finding> {
     })
 }
 
-/// What the server's answers mean. The error says that the server did not answer.
+/// The findings. The error means that the server did not answer.
 async fn answered(server: &LockServer, servers: usize) -> Result<Vec<Finding>, BackendError> {
     let address = server.address();
     let info = facts(server, &["INFO"]).await?;
@@ -42,7 +42,8 @@ async fn answered(server: &LockServer, servers: usize) -> Result<Vec<Finding>, B
     findings.push(latency(server).await?);
     findings.push(clock::check(server).await?);
     findings.push(alarms(server).await?);
-    if servers == 1 {
+    findings.push(release(server).await?);
+    if servers == 1 || is_in_cluster(&info) {
         findings.push(replica_waits(server).await?);
     }
     Ok(findings)
@@ -80,14 +81,18 @@ fn role(address: &str, info: &Facts, servers: usize) -> Finding {
     }
 }
 
+fn is_in_cluster(info: &Facts) -> bool {
+    info.get("cluster_enabled").is_some_and(|enabled| enabled == "1")
+}
+
 async fn cluster(server: &LockServer, info: &Facts) -> Result<Option<Finding>, BackendError> {
-    if info.get("cluster_enabled").map(String::as_str) != Some("1") {
+    if !is_in_cluster(info) {
         return Ok(None);
     }
     let (address, check) = (server.address(), "cluster");
     let told = facts(server, &["CLUSTER", "INFO"]).await?;
     let served = told.get("cluster_slots_ok").and_then(|slots| slots.parse::<u32>().ok());
-    // The state is `ok` also without a master for each slot, where the setting `cluster-require-full-coverage` is `no`.
+    // With `cluster-require-full-coverage no` the state is `ok` even when some slots have no master.
     Ok(Some(match (told.get("cluster_state").map(String::as_str), served) {
         (Some("ok"), Some(SLOTS)) => Finding::new(address, check, Verdict::Good, "all slots are served"),
         (Some(state), Some(served)) => {
@@ -99,7 +104,7 @@ async fn cluster(server: &LockServer, info: &Facts) -> Result<Option<Finding>, B
     }))
 }
 
-/// Whether the server of a quorum may vote. Nothing is found where it may, and where there is no quorum.
+/// Whether a server of a quorum may vote. `None` if it may, or there is no quorum.
 fn vote(server: &LockServer) -> Option<Finding> {
     let found = format!("its grants do not count: {}", server.lacks_vote()?);
     let advice = "wait, and stop no other server meanwhile: the quorum has one server less";
@@ -157,7 +162,7 @@ async fn latency(server: &LockServer) -> Result<Finding, BackendError> {
     let mut sample = Sample::default();
     for _ in 0..PINGS {
         let begun = Instant::now();
-        // A refusal is an answer, too.
+        // A refusal is a reply, too.
         let _ = server.ask(&["PING"]).await?;
         sample.add(begun.elapsed());
     }
@@ -172,10 +177,10 @@ async fn latency(server: &LockServer) -> Result<Finding, BackendError> {
     })
 }
 
-/// Whether the server tells when somebody else changes a lock.
+/// Whether the server reports when another client changes a lock.
 async fn alarms(server: &LockServer) -> Result<Finding, BackendError> {
     let (address, check) = (server.address(), "alarms");
-    // Nothing is tracked on this connection, so this changes nothing.
+    // This connection tracks nothing, so this changes nothing.
     let refused = match server.ask(&["CLIENT", "TRACKING", "OFF"]).await? {
         Err(refused) => Some(refused),
         Ok(_) => server.ask(&["CLIENT", "CACHING", "YES"]).await?.err(),
@@ -190,6 +195,27 @@ async fn alarms(server: &LockServer) -> Result<Finding, BackendError> {
         }
         _ => Finding::new(address, check, Verdict::Good, "the server tells when a lock is deleted"),
     })
+}
+
+/// How a lock without waiters is released.
+async fn release(server: &LockServer) -> Result<Finding, BackendError> {
+    let (address, check) = (server.address(), "release");
+    // No such value exists, so nothing is deleted.
+    for (name, command) in [
+        ("DELIFEQ", &["DELIFEQ", "cache_lock:probe", "lockctl"][..]),
+        ("DELEX", &["DELEX", "cache_lock:probe", "IFEQ", "lockctl"]),
+    ] {
+        match server.ask(command).await? {
+            Err(refused) if is_unable(&refused) => {}
+            Err(refused) if is_denied(&refused) && refused.to_string().contains("command") => {
+                let found = format!("by script: the user lacks a right to {name}");
+                let advice = format!("give the user +{}: a release is cheaper then", name.to_lowercase());
+                return Ok(Finding::new(address, check, Verdict::Doubt, found).advise(&advice));
+            }
+            _ => return Ok(Finding::new(address, check, Verdict::Good, format!("by {name}"))),
+        }
+    }
+    Ok(Finding::new(address, check, Verdict::Good, "by script: the server has neither DELIFEQ nor DELEX"))
 }
 
 /// Whether replicas can confirm a lock.

@@ -1,7 +1,7 @@
-//! The server's clock: how far it is from the clock here, and whether it runs as fast.
+//! The server's clock: how far it is from the clock here, and whether it runs at the same speed.
 //!
-//! The server's time is read at some instant between a question and its answer. On a busy machine these are far apart, and a server
-//! looks as if its clock jumped. So each reading has bounds, and the verdict is about what the bounds leave possible.
+//! The server reads its clock at some instant between a question and its reply. On a busy machine these are far apart, and the server's
+//! clock seems to jump. So each reading has bounds, and the verdict considers all that the bounds allow.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,12 +11,12 @@ use super::{Finding, Verdict};
 use crate::output::brief;
 use crate::server::{items, text};
 
-/// Clocks need not agree, but so much is a clock that nobody sets.
+/// Clocks need not agree, but a clock this far off is not being set at all.
 const WRONG: Duration = Duration::from_secs(2);
-/// The time over which the clocks are compared, and how much faster the server's may run (the default is 1 %).
+/// How long the clocks are compared, and how much faster the server's may run (the default is 1 %).
 const COMPARED: Duration = Duration::from_millis(1500);
 const DRIFT: f64 = 0.005;
-/// The best of this number of readings counts.
+/// The best of this many readings counts.
 const READINGS: u32 = 10;
 
 /// What the server's clock showed, and between which instants here.
@@ -27,7 +27,7 @@ struct Reading {
     before: Instant,
 }
 
-/// Between these the server's clock runs faster than the clock here. 0.01 is 1 %.
+/// How much faster the server's clock runs than the clock here, within these bounds. 0.01 is 1 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate {
     least: f64,
@@ -35,7 +35,7 @@ struct Rate {
 }
 
 impl Reading {
-    /// `None` when the server refuses to tell.
+    /// `None` when the server refuses.
     async fn of(server: &LockServer) -> Result<Option<Self>, BackendError> {
         let after = Instant::now();
         let reply = server.ask(&["TIME"]).await?;
@@ -75,12 +75,12 @@ impl Rate {
         Self { least: rate(longest), most: rate(shortest) }
     }
 
-    /// Whether the clocks certainly run apart.
+    /// Whether the speeds certainly differ too much.
     fn is_bad(self) -> bool {
         self.least > DRIFT || self.most < -DRIFT
     }
 
-    /// In percent: the middle, and how far it may be wrong.
+    /// In percent: the middle, and the possible error.
     fn percent(self) -> (f64, f64) {
         ((self.least + self.most) * 50.0, (self.most - self.least) * 50.0)
     }
@@ -112,8 +112,8 @@ pub(super) async fn check(server: &LockServer) -> Result<Finding, BackendError> 
 mod tests {
     use super::*;
 
-    /// A clock that runs so much faster is read at 100 s and at 101.5 s. The answers took so long, and the clock was read when so much
-    /// of that had passed.
+    /// The reading of a clock this much faster at 100 s and at 101.5 s. The replies took `took`, and the clock was read after this part
+    /// of that time.
     fn rate(faster: f64, took: [Duration; 2], part: f64) -> Rate {
         let start = Instant::now();
         let read = |at: Duration, took: Duration| {

@@ -1,4 +1,4 @@
-//! A trial: everything that locks do, with a lock that nobody else has. It finds missing rights.
+//! A trial: every operation of locks, on a lock of the doctor's own. It finds missing rights.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use super::{Finding, Verdict};
 
 const LEASE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// More than an ask takes to arrive.
+/// Longer than an ask takes to arrive.
 const ENOUGH: Duration = Duration::from_millis(500);
 
-/// The name of the lock begins with `prefix`, when that is given.
+/// The lock's name begins with `prefix` if given.
 pub(super) async fn run(one: &LockManager, other: &LockManager, prefix: Option<&str>) -> Vec<Finding> {
     let name = format!("lockctl:doctor:{}", uuid::Uuid::new_v4().simple());
     let name = prefix.map_or_else(|| name.clone(), |prefix| format!("{prefix}:{name}"));
@@ -33,7 +33,7 @@ pub(super) async fn run(one: &LockManager, other: &LockManager, prefix: Option<&
     findings
 }
 
-/// Readers and permits need rights that other locks do not need. Nothing is found on a quorum, which has neither.
+/// Readers and permits need rights that other locks do not need. `None` on a quorum, which supports neither.
 async fn sharing(one: &LockManager, name: &str) -> Option<Finding> {
     let check = "sharing";
     let tried = async {
@@ -53,17 +53,17 @@ async fn sharing(one: &LockManager, name: &str) -> Option<Finding> {
     }
 }
 
-/// Deletes what stays of the lock: its fencing tokens are counted on after its release, and a missing right may leave leases without an
-/// end.
+/// Deletes what is left of the lock: the counter of its fencing tokens outlives its release, and with a missing right, leases may be left
+/// that never expire.
 async fn forget(one: &LockManager, name: &str) {
     let [fence, shared] = ["fence", "shared"].map(|helper| format!("{{{name}}}:{helper}"));
     for server in one.servers() {
-        // Of a cluster one server has them, and the others refuse. What can't be deleted takes some bytes.
+        // In a cluster one server has these keys, and the others refuse. Keys that can't be deleted take only a few bytes.
         let _ = server.ask(&["DEL", &fence, &shared]).await;
     }
 }
 
-/// Only a server that refused for a missing right is helped by rights. Its errors name them.
+/// More rights help only if the server refused because of a missing one. Its errors name them.
 fn advice(found: &str) -> &'static str {
     if found.contains("\"Rights\"") {
         "give the user the rights of \"Rights\" in docs/protocol.md; if it may lock in one namespace only, name that with --prefix"
@@ -77,7 +77,7 @@ async fn of_all(one: &LockManager, other: &LockManager, name: &str) -> Result<()
     guard.extend(LEASE * 2).await?;
     let waiting = other.lock_named(name).timeout(PATIENCE).acquire();
     let release = async {
-        // The other one is to wait before the lock is released. If it is not seen to, it has had enough time.
+        // The other manager should wait before the lock is released. If it is not seen waiting, it has had enough time.
         let begun = Instant::now();
         let waits = |lock: LockInfo| !lock.waiting.is_empty();
         while begun.elapsed() < ENOUGH && !one.inspect_named(name).await?.is_some_and(waits) {

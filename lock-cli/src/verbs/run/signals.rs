@@ -1,4 +1,4 @@
-//! Signals: what this program gets, its command gets.
+//! Signals: this program passes the signals that it receives on to its command.
 
 use std::io::{self, IsTerminal as _};
 use std::pin::Pin;
@@ -7,12 +7,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
 use tokio::signal::unix::{Signal as Incoming, SignalKind, signal};
 
-/// What is passed on. SIGKILL and SIGSTOP can't be caught. A command whose lockctl is killed runs on without the lock.
+/// The signals passed on. SIGKILL and SIGSTOP can't be caught. If lockctl is killed, its command runs on without the lock.
 const PASSED_ON: [Signal; 6] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
-/// What shells add to a signal's number.
+/// Shells add this to a signal's number.
 const SIGNALLED: i32 = 128;
 
-/// The signals that come in.
+/// The stream of signals.
 #[derive(Debug)]
 pub(super) struct Signals {
     incoming: Vec<(Signal, Incoming)>,
@@ -21,7 +21,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// A signal that this program was started to ignore, as `nohup` does, stays ignored: here, and so in the command.
+    /// A signal that was ignored when this program started, as under `nohup`, stays ignored here and in the command.
     pub(super) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         let is_heard = |sent: &Signal| ignored & (1 << (sent.as_raw() - 1)) == 0;
@@ -61,15 +61,14 @@ impl Signals {
     }
 }
 
-/// The signals that are ignored, a bit for each. Linux tells them in a file. Elsewhere only unsafe code could ask, and none counts as
-/// ignored.
+/// The ignored signals, one bit each. Linux has them in a file. Elsewhere only unsafe code could ask, so none counts as ignored.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }
 
-/// Passes a signal on. A command that has ended needs none.
+/// Sends the signal to the child. A command that has ended needs none.
 pub(super) fn send(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {

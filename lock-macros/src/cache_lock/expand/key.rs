@@ -1,12 +1,10 @@
-//! The key, or the keys, as the runtime takes them.
-
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 
 use crate::cache_lock::model::{Key, Keys};
 
-/// The runtime implements `LockKey` for tuples of up to this number of parts.
+/// The largest tuple that implements the runtime's `LockKey`.
 const TUPLE_PARTS: usize = 12;
 
 // Input:
@@ -34,12 +32,12 @@ pub(super) fn key(key: &Key) -> TokenStream {
 //     LockOptions::all(prefix, [&(from), &(order.to)])
 //     { use IntoIterator as _; LockOptions::all(prefix, (&(self.ids)).into_iter()) }
 //
-// `into_iter` finds its way through `ids: &[Id]` and `ids: Vec<Id>` alike. The braces are around the whole call, which needs what a place
-// such as `self.order().ids` is in.
+// `into_iter` works for `ids: &[Id]` and `ids: Vec<Id>` alike. The braces are around the whole call, so that temporaries in a place such as
+// `self.order().ids` live long enough.
 pub(super) fn options_of_all(keys: &Keys, prefix: &TokenStream, private: &TokenStream) -> TokenStream {
     let all = |keys: TokenStream| {
         let span = keys.span().resolved_at(Span::mixed_site());
-        // In angles, so that the call stands where the keys stand: what is no key is shown there.
+        // In angles, so that the call has the span of the keys, and an error about a wrong key points there.
         quote_spanned!(span=> <#private::LockOptions>::all(#prefix, #keys))
     };
     match keys {
@@ -62,7 +60,7 @@ pub(super) fn options_of_all(keys: &Keys, prefix: &TokenStream, private: &TokenS
     }
 }
 
-/// More parts than one tuple may have go into a tuple at its end; the lock's name is the same.
+/// Parts beyond the largest tuple go into a tuple in its last place; the lock's name stays the same.
 fn tuple(parts: &[TokenStream], span: Span) -> TokenStream {
     match parts.split_at_checked(TUPLE_PARTS - 1) {
         Some((first, rest)) if rest.len() > 1 => {

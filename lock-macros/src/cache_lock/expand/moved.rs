@@ -1,4 +1,4 @@
-//! Options that move to another place, where the attribute is expanded once more.
+//! Options that move to another place, where the attribute is expanded again.
 
 use proc_macro2::{Punct, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -31,7 +31,7 @@ pub(in crate::cache_lock) fn with_inherited(own: TokenStream, inherited: &[&Writ
         let last = tokens.clone().into_iter().last();
         let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
         if let Some(last) = last.filter(|last| !is_comma(last)) {
-            // At the last token, for an option that ends too early.
+            // Has the last token's span, for an option that ends too early.
             let mut comma = Punct::new(',', Spacing::Alone);
             comma.set_span(last.span());
             tokens.extend([TokenTree::Punct(comma)]);

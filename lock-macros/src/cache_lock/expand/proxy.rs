@@ -23,7 +23,7 @@ use crate::cache_lock::parse::Interface;
 //         async fn stock(&self, id: u64) -> u64;
 //     }
 //
-// Output, beside the trait:
+// Output, next to the trait:
 //     pub struct LockedShop<T> { inner: T, manager: Option<LockManager> }
 //
 //     impl<T> LockedShop<T> { pub fn new(__inner: T) -> Self { … } … }
@@ -118,7 +118,7 @@ fn attributes<'a>(interface: &'a Interface, name: &'a str) -> impl Iterator<Item
     interface.definition.attrs.iter().filter(move |attribute| attribute.path().is_ident(name))
 }
 
-/// What is not there without the trait.
+/// The `cfg` attributes: the proxy exists only where the trait does.
 fn conditions(attributes: &[Attribute]) -> Vec<&Attribute> {
     attributes
         .iter()
@@ -168,7 +168,7 @@ fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
 // Output:
 //     U: From<T>, Vec<T>: Clone, <T as Shop<U>>::Next: From<Self>
 //
-// Of a bound on the trait alone the compiler knows what is said of `Self` itself, and nothing else.
+// From a bound on the trait the compiler infers the bounds on `Self` itself, and no others.
 fn clauses_of_inner(proxy: &Proxy, interface: &Interface) -> Vec<WherePredicate> {
     let (inner, of_trait) = (&proxy.inner, interface.path());
     let mut generics = interface.definition.generics.clone();
@@ -189,7 +189,7 @@ fn clauses_of_inner(proxy: &Proxy, interface: &Interface) -> Vec<WherePredicate>
         ProxyMember::Type(TraitItemType { ident, generics, bounds, .. })
             if generics.params.is_empty() && has_self(bounds) =>
         {
-            // `?Sized` is said where the type is declared, and nowhere else.
+            // `?Sized` is allowed only where the type is declared.
             let is_asked =
                 |bound: &&TypeParamBound| !matches!(bound, TypeParamBound::Trait(TraitBound { maybe: Some(_), .. }));
             let bounds = bounds.iter().filter(is_asked);
@@ -204,7 +204,7 @@ fn has_self(tokens: &impl ToTokens) -> bool {
     any_token(tokens.to_token_stream(), &|token| token.to_string() == "Self")
 }
 
-/// Writes `<T as Shop>::Item` for `Self::Item`: what the proxy's own is, is only known behind these bounds.
+/// Writes `<T as Shop>::Item` for `Self::Item`: the proxy's own item is known only once these bounds hold.
 struct OfImplementation<'a> {
     proxy: &'a Proxy,
     interface: &'a Interface,

@@ -30,7 +30,7 @@ pub(super) fn bindings_of_pattern(pattern: &Pat) -> Vec<Ident> {
     bindings.0
 }
 
-/// Whether the tokens may use the variable. A field, a method, a part of a path and a new variable of that name don't count.
+/// Whether the tokens may use the variable. A field, a method, a part of a path or a new variable of that name does not count.
 pub(super) fn mentions(tokens: TokenStream, variable: &Ident) -> bool {
     let name = variable.to_string();
     let in_text = [format!("{{{name}}}"), format!("{{{name}:"), format!("{name}$")];

@@ -1,4 +1,4 @@
-//! Values that are known before the program runs: the compiler checks them.
+//! Values known at compile time, which the compiler checks.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -8,23 +8,21 @@ use super::bindings::mentions;
 use super::{is_argument, plain};
 use crate::cache_lock::parse::Function;
 
-/// A value that the compiler checks.
 pub(in crate::cache_lock) struct Checked {
     pub(in crate::cache_lock) value: TokenStream,
     pub(in crate::cache_lock) place: Place,
 }
 
-/// Where the compiler checks a value.
 #[derive(Clone, Copy)]
 pub(in crate::cache_lock) enum Place {
-    /// In an item: as soon as the fn is looked at. An item knows no generic parameters.
+    /// In an item: already checked by `cargo check`. An item can't use generic parameters.
     Item,
-    /// In the fn's body, which knows those around it: when the fn is compiled.
+    /// In the fn's body, which can use the generic parameters around it: checked when the fn is compiled.
     Body,
 }
 
 /// Where the compiler can check the value. `None` unless it is written like the path of a `const`: in `Self::EXPIRE` and `T::EXPIRE` the
-/// first part may be generic. In a method one word in capitals may be a constant parameter of the `impl` or the trait around it.
+/// first part may be generic. In a method a single word in capitals may be a const parameter of the `impl` or the trait around it.
 pub(super) fn place_of_check(value: &Expr, function: &Function) -> Option<Place> {
     let Expr::Path(written) = plain(value) else { return None };
     let Path { segments, .. } = &written.path;
@@ -39,7 +37,7 @@ pub(super) fn place_of_check(value: &Expr, function: &Function) -> Option<Place>
     is_known.then(|| if segments.len() == 1 && is_member(function) { Place::Body } else { Place::Item })
 }
 
-/// Whether the fn certainly stands in an `impl` or a trait.
+/// Whether the fn is certainly in an `impl` or a trait.
 fn is_member(function: &Function) -> bool {
     let is_said = |tokens: TokenStream| mentions(tokens, &Ident::new("Self", proc_macro2::Span::call_site()));
     function.signature.receiver().is_some()

@@ -1,4 +1,5 @@
-//! `timeout…`, `expire…`, `linger…`, `max_hold…` and `at_least…`: three spellings each, checked as far as a literal tells.
+//! `timeout…`, `expire…`, `linger…`, `max_hold…`, `at_least…` and `lock_delay…`: three spellings each. What a literal shows is checked
+//! here.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -10,40 +11,40 @@ use super::{Checked, Options, Place, in_braces, place_of_check, plain};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
-/// A call on the request: `.timeout_ms(500u64)`.
+/// A method call on the request: `.timeout_ms(500u64)`.
 pub(in crate::cache_lock) struct Setting {
     pub(in crate::cache_lock) method: &'static str,
     pub(in crate::cache_lock) value: TokenStream,
-    /// Where the user has written the value.
+    /// The span of the value as written.
     pub(in crate::cache_lock) place: Span,
-    /// What the compiler is to check, when it knows the value.
+    /// The check for the compiler, when the value is constant.
     pub(in crate::cache_lock) checked: Option<Checked>,
 }
 
-/// A duration of a lock, and its spellings.
+/// One of the times of a lock, and its spellings.
 struct Kind {
     in_ms: &'static str,
     in_s: &'static str,
     any: &'static str,
-    /// What is said of a time that is out of bounds. `None` for a time without bounds.
+    /// `None` for a time without bounds.
     bounds: Option<Bounds>,
 }
 
 impl Kind {
-    /// Whether the runtime has a check of it that the compiler can run.
+    /// Whether the runtime has a `const` check of it.
     fn is_checked(&self) -> bool {
         self.bounds.as_ref().is_some_and(|bounds| bounds.has_const_check)
     }
 }
 
-/// The texts about a time that is out of bounds.
+/// The messages about a time out of bounds.
 struct Bounds {
     zero: &'static str,
     too_short: &'static str,
     too_long: &'static str,
     shortest: u64,
     longest: u64,
-    /// Whether `__private.rs` of the runtime checks a value that is known only to the compiler.
+    /// Whether the runtime's `__private.rs` can check a constant at compile time.
     has_const_check: bool,
 }
 
@@ -56,6 +57,8 @@ const LINGER: Kind = Kind { in_ms: "linger_ms", in_s: "linger_s", any: "linger",
 const MAX_HOLD: Kind = Kind { in_ms: "max_hold_ms", in_s: "max_hold_s", any: "max_hold", bounds: Some(HOLD) };
 
 const AT_LEAST: Kind = Kind { in_ms: "at_least_ms", in_s: "at_least_s", any: "at_least", bounds: Some(REST) };
+
+const LOCK_DELAY: Kind = Kind { in_ms: "lock_delay_ms", in_s: "lock_delay_s", any: "lock_delay", bounds: Some(DELAY) };
 
 const LEASE: Bounds = Bounds {
     zero: "a lease of zero is over before the body starts: write how long a crashed holder may keep others out",
@@ -81,8 +84,15 @@ const REST: Bounds = Bounds {
     too_long: "a time of more than a year is a unit mistaken for another: nobody could lock until then",
     shortest: 1,
     longest: LONGEST,
-    // A value of zero may come from a setting that switches it off.
+    // A zero may come from a setting that switches it off.
     has_const_check: false,
+};
+
+const DELAY: Bounds = Bounds {
+    // Zero switches off the manager's setting.
+    shortest: 0,
+    zero: "",
+    ..REST
 };
 
 const KEPT: Bounds = Bounds {
@@ -95,21 +105,21 @@ const KEPT: Bounds = Bounds {
     has_const_check: true,
 };
 
-/// The longest linger time in milliseconds, as in the runtime.
+/// In milliseconds, as in the runtime.
 const LONGEST_LINGER: u64 = 2000;
 
-/// The bounds in milliseconds, as in the runtime: ten of them for a lease and a hold, and a year.
+/// In milliseconds, as in the runtime: 10 ms for a lease and a hold, and a year.
 const SHORTEST: u64 = 10;
 const LONGEST: u64 = 365 * 24 * 60 * 60 * 1000;
 
 pub(super) fn settings(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Vec<Setting> {
-    [TIMEOUT, EXPIRE, LINGER, MAX_HOLD, AT_LEAST]
+    [TIMEOUT, EXPIRE, LINGER, MAX_HOLD, AT_LEAST, LOCK_DELAY]
         .iter()
         .filter_map(|kind| setting(kind, options, function, mistakes))
         .collect()
 }
 
-/// One lock waits for one time: a second spelling is refused even when it says the same.
+/// A second spelling is a mistake, even with the same value.
 fn setting(kind: &Kind, options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Option<Setting> {
     let mut spellings = [kind.in_ms, kind.in_s, kind.any]
         .into_iter()
@@ -166,7 +176,7 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, known: O
         _ => {
             let (span, number) = (value.span(), without_fallback(in_braces(value)).to_token_stream());
             let known = known.or_else(|| (kind.is_checked() && is_literal_arithmetic(value)).then_some(Place::Item));
-            // Of whatever integer type it is.
+            // Works for any integer type.
             let checked = known.map(|place| Checked { value: quote_spanned!(span=> (#number) as _), place });
             return Ok(Setting { method: spelling, value: number, place: span, checked });
         }
@@ -202,7 +212,7 @@ fn duration(kind: &Kind, value: &Expr, known: Option<Place>) -> syn::Result<Sett
     }
 }
 
-/// Digits and a unit; the number is `None` when a `u64` can't hold it.
+/// Digits and a unit; the number is `None` when it does not fit a `u64`.
 fn read(kind: &Kind, text: &LitStr) -> syn::Result<(Option<u64>, u64)> {
     let written = text.value();
     let digits: String = written.chars().take_while(char::is_ascii_digit).collect();
@@ -221,8 +231,8 @@ fn read(kind: &Kind, text: &LitStr) -> syn::Result<(Option<u64>, u64)> {
     Ok((digits.parse().ok(), unit))
 }
 
-/// In milliseconds. Nobody means a time that overflows them, nor a lease that is over before it began; a timeout of
-/// zero means to try once.
+/// In milliseconds. A time that overflows them is a mistake, and so is a lease that is over before it began; a timeout of zero means one
+/// try.
 fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> syn::Result<u64> {
     let Some(milliseconds) = amount.and_then(|amount| amount.checked_mul(unit)) else {
         let advice = "this time is too long: its milliseconds don't fit into a `u64`";
@@ -238,7 +248,7 @@ fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> 
     Err(syn::Error::new_spanned(token, advice))
 }
 
-/// An integer literal that would otherwise fall back to `i32`.
+/// Adds `u64` to a literal that would otherwise fall back to `i32`.
 fn with_suffix(number: &LitInt) -> LitInt {
     if !number.suffix().is_empty() {
         return number.clone();
@@ -246,7 +256,7 @@ fn with_suffix(number: &LitInt) -> LitInt {
     of_u64(number.base10_digits(), number.span())
 }
 
-/// It stands where the user's number stood but is the expansion's: a lint would have the user write what is not written there.
+/// It has the place of the user's number, but it is the expansion's: a lint would ask the user to change a text that is not in the source.
 fn of_u64(digits: &str, span: Span) -> LitInt {
     LitInt::new(&format!("{digits}u64"), span.resolved_at(Span::mixed_site()))
 }

@@ -1,10 +1,9 @@
-//! Options that are written once, on an `impl` block or a trait, and count for each locked fn in it.
+//! Options that are written once, on an `impl` block or a trait, and apply to each locked fn in it.
 
 use super::options::Options;
 use crate::cache_lock::parse::{Block, Written};
 use crate::mistakes::Mistakes;
 
-/// The options of the block for its locked fns.
 pub(in crate::cache_lock) fn of_block(written: Vec<Written>, block: &Block, mistakes: &mut Mistakes) -> Vec<Written> {
     let mut options = Options::new(written, mistakes);
     if let Some(proxy) = options.take("proxy") {
@@ -24,7 +23,7 @@ pub(in crate::cache_lock) fn of_block(written: Vec<Written>, block: &Block, mist
     inherited
 }
 
-/// All but those that name what one fn has: its key, and variables in its body.
+/// All but those that belong to one fn: its key, and names in its body.
 pub(super) fn inherited(options: Options, mistakes: &mut Mistakes) -> Vec<Written> {
     let (of_one_fn, inherited): (Vec<Written>, _) = options
         .written
@@ -37,16 +36,16 @@ pub(super) fn inherited(options: Options, mistakes: &mut Mistakes) -> Vec<Writte
     inherited
 }
 
-/// The inherited options beside a fn's own, which go before: another spelling of one replaces it, too.
+/// The inherited options that a fn's own ones do not replace. Another spelling replaces an option, too.
 pub(in crate::cache_lock) fn beside<'a>(own: &[Written], inherited: &'a [Written]) -> Vec<&'a Written> {
     let is_replaced = |option: &Written| own.iter().any(|own| family(own) == family(option));
     inherited.iter().filter(|option| !is_replaced(option)).collect()
 }
 
-/// What the spellings of an option have in common.
+/// The common part of an option's spellings.
 fn family(option: &Written) -> String {
     let name = option.name.to_string();
     let stem = name.strip_suffix("_ms").or(name.strip_suffix("_s")).unwrap_or(&name);
-    // Either of the two says how the lock is shared.
+    // Each of the two says how the lock is shared.
     if stem == "permits" { "mode".to_owned() } else { stem.to_owned() }
 }

@@ -14,7 +14,7 @@ use crate::mistakes::Mistakes;
 
 /// What the lock's name is made of.
 pub(in crate::cache_lock) enum Key {
-    /// A place or a value; it is borrowed where it stands.
+    /// A place or a value, borrowed where it is used.
     One(TokenStream),
     /// Each part is borrowed by itself: a tuple of the values would move them.
     Tuple(Vec<Key>, Span),
@@ -22,7 +22,7 @@ pub(in crate::cache_lock) enum Key {
     Several(Keys),
 }
 
-/// Either the option or the marks: both would leave open which comes first.
+/// The option or the marks, not both: their order would be unclear.
 pub(super) fn key(
     options: &mut Options,
     function: &Function,
@@ -117,7 +117,7 @@ fn marked(mark: &Mark, function: &Function, shape: Option<&Shape>) -> syn::Resul
     })))
 }
 
-/// The one variable of the marked argument; in `Path(id): Path<u64>` that is `id`.
+/// The one variable of the marked argument: `id` in `Path(id): Path<u64>`.
 fn variable(mark: &Mark, argument: &FnArg, shape: Option<&Shape>) -> syn::Result<Ident> {
     let mut variables = bindings(argument);
     if let (Some(shape), [renamed]) = (shape, variables.as_slice())
@@ -143,7 +143,7 @@ fn no_fields(mark: &Mark) -> syn::Result<Vec<Member>> {
     }
 }
 
-/// `field = "order.id"` or `field = order.id`: the parts of the path, shown there when the compiler finds no such field.
+/// `field = "order.id"` or `field = order.id`: the parts of the path, with its span for the error that the compiler finds no such field.
 fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
     let read = |input: ParseStream| {
         let name: Ident = input.parse()?;
@@ -164,7 +164,7 @@ fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
     // `order . id`, and `pair . 0 . 1`, where `0.1` is one token.
     let written = text(&path).map_or_else(|| path.to_token_stream().to_string().replace(' ', ""), LitStr::value);
     let place = |name: &str| match text(&path) {
-        // Not the user's own, or the compiler would propose to replace the whole path by a field that its end resembles.
+        // Not the user's span: the compiler would propose to replace the whole path by a field that looks like its end.
         Some(text) if written.contains('.') => text.span().resolved_at(Span::mixed_site()),
         Some(text) => text.span(),
         None => span_of(name, path.to_token_stream()).unwrap_or_else(|| path.span()),

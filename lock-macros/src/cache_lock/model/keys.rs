@@ -1,4 +1,4 @@
-//! Several keys: what `keys = EXPR` names.
+//! Several keys: the value of `keys = EXPR`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -12,20 +12,20 @@ use super::{Options, Shape, plain, quoted};
 use crate::cache_lock::parse::{Function, Written};
 use crate::mistakes::Mistakes;
 
-/// What `keys = EXPR` names.
+/// The value of `keys = EXPR`.
 pub(in crate::cache_lock) enum Keys {
     /// `[from, to]`: each key is borrowed by itself.
     Listed(Vec<Key>, Span),
     /// A place, such as `ids` or `self.ids`, is borrowed and not moved.
     Place(TokenStream),
-    /// An argument that is an iterator. The keys use it up.
+    /// An argument that is an iterator, which the keys use up.
     Iterator(Ident),
     /// A value, such as `ids.iter()`.
     Value(TokenStream),
 }
 
 impl Keys {
-    /// `keys` stands alone: beside a key nobody could tell whether it is one more lock.
+    /// `keys` stands alone: next to a `key` it would be unclear whether that is one more lock.
     pub(super) fn read(
         option: Written,
         options: &mut Options,
@@ -70,7 +70,7 @@ impl Keys {
     }
 }
 
-/// The argument that `{ ids }` moves: the body can't use it any more.
+/// The argument that `{ ids }` moves: the body can't use it afterwards.
 fn moved_argument(value: &Expr, signature: &Signature) -> Option<Ident> {
     let Expr::Block(block) = value else { return None };
     let (None, [], [Stmt::Expr(Expr::Path(path), None)]) = (&block.label, &*block.attrs, &*block.block.stmts) else {
@@ -79,7 +79,7 @@ fn moved_argument(value: &Expr, signature: &Signature) -> Option<Ident> {
     path.path.get_ident().filter(|name| type_of(name, signature).is_some()).cloned()
 }
 
-/// The argument that a value takes apart, as `ids.into_iter()` does.
+/// The argument that a value consumes, as `ids.into_iter()` does.
 pub(super) fn used_up_argument(value: &TokenStream) -> Option<Ident> {
     let mut value = syn::parse2::<Expr>(value.clone()).ok()?;
     loop {
@@ -91,7 +91,7 @@ pub(super) fn used_up_argument(value: &TokenStream) -> Option<Ident> {
     }
 }
 
-/// Of an argument whose type is no list by its name alone, the compiler would say that it is no iterator.
+/// Without this check, the compiler would report an argument whose type name is no list as "not an iterator".
 fn check_is_list(place: &Expr, signature: &Signature, mistakes: &mut Mistakes) {
     let name = if let Expr::Path(path) = place { path.path.get_ident() } else { None };
     if let Some(name) = name
@@ -120,7 +120,8 @@ const ONE_KEY: &str = "
     SocketAddrV6
 ";
 
-/// A place is borrowed. Two kinds of arguments can't be read through a borrow: a `&mut` is borrowed again, and an iterator is used up.
+/// A place is borrowed. Two kinds of arguments can't be read through a borrow: a `&mut`, which is reborrowed, and an iterator, which is
+/// used up.
 fn of_place(place: &Expr, signature: &Signature) -> Keys {
     let name = if let Expr::Path(path) = place { path.path.get_ident() } else { None };
     let Some((name, argument)) = name.and_then(|name| Some((name, plain_type(type_of(name, signature)?)))) else {
@@ -133,7 +134,6 @@ fn of_place(place: &Expr, signature: &Signature) -> Keys {
     }
 }
 
-/// The type of the argument called `name`.
 fn type_of<'a>(name: &Ident, signature: &'a Signature) -> Option<&'a Type> {
     signature.inputs.iter().find_map(|argument| match argument {
         FnArg::Typed(typed) if matches!(&*typed.pat, Pat::Ident(pattern) if pattern.ident == *name) => Some(&*typed.ty),
@@ -146,18 +146,18 @@ fn is_range(argument: &Type) -> bool {
     ["Range", "RangeInclusive"].iter().any(|name| only_argument(argument, name).is_some())
 }
 
-/// `vec::IntoIter<u64>`, and the like of other collections.
+/// `vec::IntoIter<u64>`, and that of other collections.
 fn is_owning_iterator(argument: &Type) -> bool {
     matches!(argument, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "IntoIter"))
 }
 
-/// Whether the keys can be had only from the argument itself.
+/// Whether only the argument itself yields the keys.
 fn is_used_up(argument: &Type, signature: &Signature) -> bool {
     is_range(argument) || is_owning_iterator(argument) || is_iterator(argument, signature)
 }
 
-/// Whether all that is known of the type is that it is iterated: `impl Iterator<…>`, a generic type with such a bound, and a box of, or a
-/// reference to, such a `dyn Iterator<…>`.
+/// Whether the type is only known to be iterable: `impl Iterator<…>`, a generic type with such a bound, and a box of, or a reference to,
+/// such a `dyn Iterator<…>`.
 fn is_iterator(argument: &Type, signature: &Signature) -> bool {
     let is_any = |of: &Type| matches!(plain_type(of), Type::TraitObject(any) if has_iterator(&any.bounds));
     match argument {
@@ -178,7 +178,7 @@ fn is_iterator(argument: &Type, signature: &Signature) -> bool {
     }
 }
 
-/// `Iterator`, `IntoIterator`, `ExactSizeIterator` and their like.
+/// Matches `Iterator`, `IntoIterator`, `ExactSizeIterator` and similar traits.
 fn has_iterator(bounds: &Punctuated<TypeParamBound, Token![+]>) -> bool {
     bounds.iter().any(|bound| {
         let TypeParamBound::Trait(bound) = bound else { return false };

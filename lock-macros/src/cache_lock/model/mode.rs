@@ -11,7 +11,7 @@ use super::{Checked, in_braces, place_of_check, plain, text};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
-/// The call that makes the request a shared one. A lock that is not shared needs none.
+/// The method call that makes the request a shared one. `None` for an exclusive lock.
 pub(super) fn sharing(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Option<Setting> {
     let mode = options.value("mode", "\"read\"", mistakes);
     let permits = options.value("permits", "4", mistakes);
@@ -38,7 +38,7 @@ pub(super) fn sharing(options: &mut Options, function: &Function, mistakes: &mut
     }
 }
 
-/// A lease that no other hold could use again does not linger.
+/// A lease that no later hold could use does not linger.
 pub(super) fn check_lease_can_linger(settings: &[Setting], mistakes: &mut Mistakes) {
     let has = |option: &str| settings.iter().find(|setting| setting.method.starts_with(option));
     // Zero keeps nothing.
@@ -57,6 +57,15 @@ pub(super) fn check_lease_can_linger(settings: &[Setting], mistakes: &mut Mistak
     mistakes.add(syn::Error::new(linger.place, problem));
 }
 
+/// A reader writes nothing that could arrive late.
+pub(super) fn check_delay_has_a_writer(settings: &[Setting], mistakes: &mut Mistakes) {
+    let has = |option: &str| settings.iter().find(|setting| setting.method.starts_with(option));
+    if let (Some(_), Some(delay)) = (has("read"), has("lock_delay").filter(|delay| delay.value.to_string() != "0u64")) {
+        let problem = "a reader has sent no write that could still arrive: leave `lock_delay` or `mode = \"read\"` out";
+        mistakes.add(syn::Error::new(delay.place, problem));
+    }
+}
+
 /// `mode = "write"` is the same as no mode.
 fn reads(mode: &Expr, mistakes: &mut Mistakes) -> bool {
     match text(mode).map(LitStr::value).as_deref() {
@@ -72,7 +81,7 @@ fn reads(mode: &Expr, mistakes: &mut Mistakes) -> bool {
     }
 }
 
-/// A number that is written down is checked here, a constant by the compiler, and any other number when the lock is asked for.
+/// A literal is checked here, a constant by the compiler, and any other number when the lock is acquired.
 fn permits_of(written: &Expr, mistakes: &mut Mistakes) -> Option<TokenStream> {
     let problem = match plain(written) {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => match number.base10_parse::<u32>() {

@@ -1,4 +1,4 @@
-//! `on_busy`: whether the lock is waited for, or taken from its holder.
+//! `on_busy`: whether to wait for the lock, or to take it from its holder.
 
 use syn::LitStr;
 
@@ -7,7 +7,7 @@ use super::options::Options;
 use super::text;
 use crate::mistakes::Mistakes;
 
-/// A variant of the runtime's `OnBusy`. `on_busy = "wait"` is the same as none.
+/// A variant of the runtime's `OnBusy`. `on_busy = "wait"` is the default.
 pub(super) fn on_busy(
     options: &mut Options,
     settings: &[Setting],
@@ -33,7 +33,7 @@ pub(super) fn on_busy(
     }
 }
 
-/// Why the lock can't be taken from its holder beside the other options.
+/// Why `on_busy = "replace"` does not go with the other options.
 fn problem_beside(settings: &[Setting], has_several_keys: bool) -> Option<&'static str> {
     let has = |option: &str| settings.iter().find(|setting| setting.method.starts_with(option));
     let tries_once = |timeout: &Setting| timeout.value.to_string().trim_end_matches("u64") == "0";

@@ -1,4 +1,4 @@
-//! The options that there are, and finding them in what was written.
+//! The options that exist, and looking them up.
 
 use syn::Expr;
 
@@ -7,19 +7,19 @@ use crate::mistakes::Mistakes;
 
 const OPTIONS: &str = "
     prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  linger_ms  linger_s  linger  renew
-    mode  permits  max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  on_fail  on_lost  on_busy  manager
-    guard  fenced  proxy  crate
+    mode  permits  max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  lock_delay_ms  lock_delay_s
+    lock_delay  note  on_fail  on_lost  on_busy  manager  guard  fenced  proxy  crate
 ";
 
 /// The options by name, each at most once.
 pub(super) struct Options {
     pub(super) written: Vec<Written>,
-    /// Whether something was written that could not be understood; an option may be missing because of that.
+    /// Whether some option could not be read; a missing one may be that.
     pub(super) has_unknown: bool,
 }
 
 impl Options {
-    /// Unknown and repeated options are mistakes; of a repeated one the first counts.
+    /// Unknown and repeated options are mistakes; the first of a repeated one counts.
     pub(super) fn new(all: Vec<Written>, mistakes: &mut Mistakes) -> Self {
         let mut written: Vec<Written> = Vec::new();
         let mut has_unknown = !mistakes.is_empty();
@@ -42,7 +42,7 @@ impl Options {
         Some(self.written.swap_remove(position))
     }
 
-    /// The value of an option that can't do without one.
+    /// The value of an option that needs one.
     pub(super) fn value(&mut self, name: &str, example: &str, mistakes: &mut Mistakes) -> Option<Expr> {
         let option = self.take(name)?;
         if option.value.is_none() {
@@ -52,13 +52,15 @@ impl Options {
     }
 }
 
-/// What other locks call their options, and what that is here.
+/// Other libraries' option names, and ours for each.
 const OTHERS: &[(&str, &str)] = &[
     ("acquire_timeout", "timeout"),
     ("at_most", "max_hold"),
     ("at_most_for", "max_hold"),
     ("at_least_for", "at_least"),
     ("blocking_timeout", "timeout"),
+    ("comment", "note"),
+    ("delay", "lock_delay"),
     ("exclusive", "mode = \"write\""),
     ("fallback", "on_fail"),
     ("lease", "expire"),
@@ -68,6 +70,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("max_concurrent", "permits"),
     ("name", "prefix"),
     ("read", "mode = \"read\""),
+    ("reason", "note"),
     ("replace", "on_busy = \"replace\""),
     ("semaphore", "permits"),
     ("shared", "mode = \"read\""),
@@ -93,7 +96,7 @@ fn unknown_option(name: &str) -> String {
     }
 }
 
-/// How many letters have to be added, removed or replaced to turn one word into the other.
+/// The edit distance: how many letters to add, remove or replace to turn one word into the other.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (i, a) in from.chars().enumerate() {

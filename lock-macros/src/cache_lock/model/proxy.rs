@@ -1,4 +1,4 @@
-//! A trait and its proxy: a type that implements the trait by passing each call on, the marked ones under their locks.
+//! A trait and its proxy: a type that implements the trait by forwarding each call, the marked ones under their locks.
 
 use proc_macro2::{Span, TokenTree};
 use quote::ToTokens;
@@ -22,20 +22,20 @@ mod order;
 mod self_calls;
 mod supertraits;
 
-/// What the attribute on a trait makes beside the trait.
+/// What the attribute generates for a trait.
 pub(in crate::cache_lock) struct Proxy {
-    /// Where the runtime is.
+    /// The path of the runtime.
     pub(in crate::cache_lock) runtime: Path,
     pub(in crate::cache_lock) name: Ident,
-    /// The type parameter that stands for the implementation.
+    /// The type parameter for the implementation.
     pub(in crate::cache_lock) inner: Ident,
     pub(in crate::cache_lock) sharing: Option<Sharing>,
-    /// What the implementation has to be beside the trait.
+    /// What the implementation has to be besides the trait.
     pub(in crate::cache_lock) bounds: Vec<TypeParamBound>,
-    /// What the proxy has to be for that.
+    /// What the proxy has to be: its supertraits' types are those of the implementation.
     pub(in crate::cache_lock) clauses: Vec<WherePredicate>,
     pub(in crate::cache_lock) members: Vec<ProxyMember>,
-    /// Whether it has all that the trait has. Otherwise there is a mistake, and the compiler would call that incomplete, too.
+    /// Whether it has every member of the trait. If not, there is a mistake already, and the compiler would report a missing item, too.
     pub(in crate::cache_lock) is_whole: bool,
 }
 
@@ -107,7 +107,7 @@ pub(in crate::cache_lock) fn proxy(
     Some(Proxy { runtime, name: name?, inner, sharing, bounds, clauses, members, is_whole })
 }
 
-/// `proxy = LockedShop` introduces a type.
+/// The name of the new type in `proxy = LockedShop`.
 fn name(options: &mut Options, interface: &Interface, mistakes: &mut Mistakes) -> Option<Ident> {
     let of_trait = interface.name();
     let Some(option) = options.take("proxy") else {
@@ -137,7 +137,7 @@ fn name(options: &mut Options, interface: &Interface, mistakes: &mut Mistakes) -
     Some(name)
 }
 
-/// Its mistakes are told where a fn needs the runtime.
+/// Its mistakes are reported where a fn needs the runtime.
 pub(in crate::cache_lock) fn runtime_of(written: &[Written]) -> Path {
     let of_crate = written.iter().filter(|option| option.name == "crate").cloned().collect();
     let mut untold = Mistakes::default();
@@ -145,7 +145,7 @@ pub(in crate::cache_lock) fn runtime_of(written: &[Written]) -> Path {
 }
 
 impl Proxy {
-    /// Of options with mistakes no lock can be made.
+    /// Options with mistakes make no lock.
     pub(in crate::cache_lock) fn remove_locks(&mut self) {
         for member in &mut self.members {
             if let ProxyMember::Method(_, lock) = member {
@@ -155,7 +155,7 @@ impl Proxy {
     }
 }
 
-/// Writes the implementation for `Self`, also in `Self::Item`.
+/// Replaces `Self` by the implementation, also in `Self::Item`.
 pub(in crate::cache_lock) struct InPlaceOfSelf<'a>(pub(in crate::cache_lock) &'a Ident);
 
 impl VisitMut for InPlaceOfSelf<'_> {
@@ -171,7 +171,7 @@ impl VisitMut for InPlaceOfSelf<'_> {
 
 fn check_has_locked_method(interface: &Interface, mistakes: &mut Mistakes) {
     let is_locked = |member: &Member| matches!(member, Member::Method(Method { lock: Some(_), .. }));
-    // A mistake may be a mark that could not be read.
+    // An earlier mistake may be a mark that could not be read.
     if mistakes.is_empty() && !interface.members.iter().any(is_locked) {
         mistakes.at(
             interface.name(),
@@ -189,7 +189,7 @@ fn unused_name(interface: &Interface) -> Ident {
     Ident::new(name, Span::call_site())
 }
 
-/// The lock of a marked method. It is that of a fn whose body passes the call on.
+/// The lock of a marked method: as of a fn whose body forwards the call.
 fn lock(
     method: &Method,
     function: &Function,

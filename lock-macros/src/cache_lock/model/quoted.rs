@@ -8,7 +8,7 @@ use super::{Shape, plain, text};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
-/// Here a text is taken as it is: every call would share one lock, without a word.
+/// Here a text is taken literally: every call would silently share one lock.
 pub(super) fn check(option: &str, written: &Expr, function: &Function, shape: Option<&Shape>, mistakes: &mut Mistakes) {
     let mut names: Vec<String> =
         function.signature.inputs.iter().flat_map(bindings).map(|name| name.to_string()).collect();
@@ -19,7 +19,7 @@ pub(super) fn check(option: &str, written: &Expr, function: &Function, shape: Op
         for path in &mut meant.paths {
             *path = written_out(path, &names);
         }
-        // In `("user", user)` the text is there to tell this key from others.
+        // In `("user", user)` the text tells this key from others.
         meant.paths.retain(|path| meant.has_marks || !mentions_first(written, path));
         if meant.paths.is_empty() {
             continue;
@@ -40,7 +40,7 @@ pub(super) fn check(option: &str, written: &Expr, function: &Function, shape: Op
     }
 }
 
-/// `r#type.id` for `type.id`, where the argument is called `r#type`.
+/// `r#type.id` for `type.id`, when the argument is called `r#type`.
 fn written_out(path: &str, names: &[String]) -> String {
     let first = path.split('.').next().unwrap_or_default();
     let is_raw = names.iter().any(|name| name.strip_prefix("r#") == Some(first));
@@ -68,7 +68,7 @@ struct Meant {
     paths: Vec<String>,
     /// Whether they are marked, as in `"{id}"`: then nothing else can be meant.
     has_marks: bool,
-    /// Whether there is text beside them.
+    /// Whether there is other text, too.
     has_more: bool,
 }
 
@@ -85,7 +85,7 @@ impl Meant {
             let path = behind.split(|c| !is_part(c)).next().unwrap_or_default();
             let is_closed = mark != "{" || behind.strip_prefix(path).is_some_and(|rest| rest.starts_with(['}', ':']));
             if is_closed && is_path_of(path, names) {
-                // `${id}` has two characters before the path and one behind it.
+                // `${id}` has two characters before the path and one after it.
                 let before = text.get(..at).is_some_and(|before| before.ends_with(['$', '#']));
                 marked += path.len() + 1 + usize::from(mark == "{") + usize::from(mark == "{" && before);
                 paths.push(path.to_owned());

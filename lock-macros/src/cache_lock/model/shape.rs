@@ -1,4 +1,4 @@
-//! The ways in which a fn can be asynchronous, or not.
+//! The kinds of fns: the ways to be async, and blocking.
 
 use proc_macro2::TokenTree;
 use quote::ToTokens;
@@ -25,7 +25,7 @@ pub(in crate::cache_lock) enum Shape {
         output: Type,
         /// `Box::pin`
         pin: Expr,
-        /// What moves the arguments to where the body sees them, `self` as `__self`.
+        /// Moves the arguments to the names that the body uses, `self` to `__self`.
         prelude: Vec<Stmt>,
         body: Block,
     },
@@ -33,7 +33,7 @@ pub(in crate::cache_lock) enum Shape {
     Future {
         output: Type,
         is_boxed: bool,
-        /// Whether its author wrote `async fn`, in a trait behind `#[async_trait]`: then it begins with the first poll.
+        /// Whether its author wrote `async fn`, in a trait with `#[async_trait]`: then it begins with the first poll.
         is_async_fn: bool,
         start: Start,
     },
@@ -43,9 +43,9 @@ pub(in crate::cache_lock) enum Shape {
 
 /// What the body of a fn that returns a future does.
 pub(in crate::cache_lock) enum Start {
-    /// Nothing but `async move { … }`: the inside of it.
+    /// Only `async move { … }`: its content.
     AsyncBlock(Block),
-    /// Something that ends with a future of this type (`_` for an `impl Future`).
+    /// Ends with a future of this type (`_` for an `impl Future`).
     Any(Box<Type>),
 }
 
@@ -123,7 +123,6 @@ impl Shape {
         }
     }
 
-    /// Whether it waits on its thread.
     pub(in crate::cache_lock) fn is_blocking(&self) -> bool {
         matches!(self, Self::Blocking { .. })
     }
@@ -132,7 +131,7 @@ impl Shape {
         matches!(plain_type(self.output()), Type::Tuple(tuple) if tuple.elems.is_empty())
     }
 
-    /// The variables under which the body of an `#[async_trait]` fn sees the arguments.
+    /// The names that the body of an `#[async_trait]` fn has for the arguments.
     pub(super) fn variables_of_prelude(&self) -> Option<Vec<Ident>> {
         matches!(self, Self::AsyncTrait { .. })
             .then(|| self.patterns_of_prelude().flat_map(bindings_of_pattern).collect())
@@ -174,7 +173,7 @@ pub(super) fn returned_future(returns: &Type) -> Option<(&Type, bool)> {
     bounds.iter().find_map(future_output).map(|output| (output, is_boxed))
 }
 
-/// What is said of the future that the fn returns, and whether the future is boxed.
+/// The bounds of the future that the fn returns, and whether the future is boxed.
 fn bounds_of_future(returns: &Type) -> Option<(&Punctuated<TypeParamBound, Token![+]>, bool)> {
     match plain_type(returns) {
         Type::ImplTrait(future) => Some((&future.bounds, false)),
@@ -186,7 +185,7 @@ fn bounds_of_future(returns: &Type) -> Option<(&Punctuated<TypeParamBound, Token
     }
 }
 
-/// A future that waits for a lock is neither of these, whatever the body is.
+/// A future that waits for a lock is neither `Sync` nor `Unpin`, whatever the body is.
 fn check_bounds(returns: &Type, mistakes: &mut Mistakes) {
     let bounds = bounds_of_future(returns).into_iter().flat_map(|(bounds, _)| bounds);
     for bound in bounds {
@@ -201,8 +200,8 @@ fn check_bounds(returns: &Type, mistakes: &mut Mistakes) {
     }
 }
 
-/// A future or a stream in the returned value, as in `Result<impl Stream<Item = T>, E>`, would run without the lock. Those behind a name of
-/// another crate are not known here.
+/// A future or a stream in the returned value, as in `Result<impl Stream<Item = T>, E>`, would run without the lock. One behind another
+/// crate's type name is not found.
 fn check_output(output: &Type, mistakes: &mut Mistakes) {
     let mut later = FindLater(Vec::new());
     later.visit_type_mut(&mut output.clone());
@@ -226,7 +225,7 @@ impl VisitMut for FindLater {
         }
     }
 
-    /// What a returned closure makes is another call's.
+    /// A returned closure makes its values in a later call.
     fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
 }
 
@@ -269,7 +268,7 @@ pub(super) fn plain_type(mut outer: &Type) -> &Type {
     }
 }
 
-/// The block of a body that is `async move { … }` or `Box::pin(async move { … })` and nothing else, and the `Box::pin`.
+/// The block of a body that is only `async move { … }` or `Box::pin(async move { … })`, and the `Box::pin`.
 fn lone_async_block(function: &Function, is_boxed: bool) -> Option<(Option<Expr>, Block)> {
     let tokens = function.body.as_ref()?.tokens.clone();
     let mut statements = Block::parse_within.parse2(tokens).ok()?;
@@ -338,7 +337,7 @@ fn split_prelude(block: &Block) -> Option<(Vec<Stmt>, Block)> {
     }
 }
 
-/// The type with each `impl Trait` as `_`: it can't be named inside of the body.
+/// The type with each `impl Trait` as `_`: it can't be named inside the body.
 fn without_impl(mut output: Type) -> Type {
     Inferred.visit_type_mut(&mut output);
     in_one_piece(output)
@@ -359,8 +358,8 @@ impl VisitMut for Inferred {
     fn visit_assoc_const_mut(&mut self, _: &mut AssocConst) {}
 }
 
-/// `Pin<Box<dyn Future<Output = T> + Send + '_>>`: the body may borrow the guard, which lives for less than what the
-/// fn promised for its own future.
+/// `Pin<Box<dyn Future<Output = T> + Send + '_>>`: the body may borrow the guard, which lives less long than the fn promised for its own
+/// future.
 fn with_inferred_lifetime(boxed: &Type) -> Type {
     let mut boxed = boxed.clone();
     ShortLived.visit_type_mut(&mut boxed);
@@ -375,6 +374,6 @@ impl VisitMut for ShortLived {
         object.bounds = bounds.into_iter().filter(|bound| !matches!(bound, TypeParamBound::Lifetime(_))).collect();
         let span = object.bounds.span();
         object.bounds.push(TypeParamBound::Lifetime(Lifetime::new("'_", span)));
-        // Not into the output: a trait object in there keeps its lifetime.
+        // Does not visit the output: a trait object there keeps its lifetime.
     }
 }

@@ -1,4 +1,4 @@
-//! An `impl` block. Its fns stay as they are, unread, but for the attributes on them.
+//! An `impl` block. Its fns are not parsed, except for their attributes.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -10,7 +10,7 @@ use crate::mistakes::Mistakes;
 
 pub(in crate::cache_lock) struct Block {
     pub(in crate::cache_lock) place: Span,
-    /// All before the braces.
+    /// Everything before the braces.
     head: TokenStream,
     braces: Group,
 }
@@ -28,7 +28,7 @@ impl Block {
         }
     }
 
-    /// The options of each `#[cache_lock(…)]` in the block. Their mistakes are told when the fn is expanded.
+    /// The options of each `#[cache_lock(…)]` in the block. Their mistakes are reported when the fn is expanded.
     pub(in crate::cache_lock) fn options_of_fns(&self) -> Vec<Vec<Written>> {
         let mut found = Vec::new();
         self.with_options(|options| {
@@ -49,7 +49,7 @@ impl Block {
         tokens
     }
 
-    /// Mistakes: fns that the block's options may not reach, so that they would have another lock.
+    /// Mistakes: fns that the block's options may miss, so that they would take another lock.
     pub(in crate::cache_lock) fn out_of_reach(&self) -> Vec<syn::Error> {
         let mut found = Vec::new();
         let read = |input: ParseStream| {
@@ -71,13 +71,13 @@ impl Block {
             }
             Ok(())
         };
-        // The compiler tells what is no Rust.
+        // The compiler reports what is not Rust.
         let _ = read.parse2(self.braces.stream());
         found
     }
 }
 
-/// Up to its `;` or its braces.
+/// Skips to its `;` or its braces.
 fn skip_item(input: ParseStream) -> syn::Result<()> {
     while !input.is_empty() {
         match input.parse()? {
@@ -115,7 +115,7 @@ fn with_inside(group: &Group, inside: TokenStream) -> Group {
     changed
 }
 
-/// The place of `impl`.
+/// The span of `impl`.
 fn impl_token(input: ParseStream) -> syn::Result<Span> {
     input.call(Attribute::parse_outer)?;
     while !input.peek(Token![impl]) && !input.peek(Token![fn]) {

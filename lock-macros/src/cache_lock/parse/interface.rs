@@ -11,7 +11,7 @@ use syn::{
 use super::{Mark, Written, conditional_mark, is_cache_lock, options, take_marks};
 use crate::mistakes::Mistakes;
 
-/// The trait that the attribute stands on.
+/// The trait below the attribute.
 pub(in crate::cache_lock) struct Interface {
     /// As it was written, without our attributes and marks.
     pub(in crate::cache_lock) definition: ItemTrait,
@@ -29,9 +29,9 @@ pub(in crate::cache_lock) struct Method {
     pub(in crate::cache_lock) attributes: Vec<Attribute>,
     pub(in crate::cache_lock) signature: Signature,
     pub(in crate::cache_lock) marks: Vec<Mark>,
-    /// That of a provided method.
+    /// The body of a provided method.
     pub(in crate::cache_lock) body: TokenStream,
-    /// The options of its `#[cache_lock(…)]`, and where that stands.
+    /// The options of its `#[cache_lock(…)]`, and its span.
     pub(in crate::cache_lock) lock: Option<(Vec<Written>, Span)>,
 }
 
@@ -98,7 +98,7 @@ fn refuse(attributes: &mut Vec<Attribute>, mistakes: &mut Mistakes) {
     }
 }
 
-/// Takes our attributes away: the compiler would expand them once more.
+/// Removes our attributes: the compiler would expand them again.
 fn take(attributes: &mut Vec<Attribute>, mistakes: &mut Mistakes) -> Vec<Attribute> {
     attributes.retain(|attribute| match conditional_mark(&attribute.meta) {
         Some(mistake) => {
@@ -116,8 +116,8 @@ impl Interface {
     }
 }
 
-/// A trait with `#[async_trait]` or `#[trait_variant::make(Send)]` below our attribute. These have to come first: they make of an
-/// `async fn` what the proxy passes on.
+/// A trait with `#[async_trait]` or `#[trait_variant::make(Send)]` below our attribute. These have to run first: they turn an `async fn`
+/// into what the proxy forwards.
 pub(in crate::cache_lock) struct AboveAsyncTrait {
     /// Up to such an attribute.
     pub(in crate::cache_lock) first: Vec<Attribute>,

@@ -1,16 +1,21 @@
-//! Why a task gets no hold: the error of each way to fail.
+//! Why a task gets no hold: the error for each way to fail.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::error::rounded;
 use crate::local::Core;
 use crate::local::slot::Slot;
 use crate::lock::{Attempt, Lock, NoHold, ResolvedRequest};
+use crate::protocol::StoreError;
 use crate::store::Store;
 use crate::token::Token;
 use crate::{BackendError, LockError};
 
-/// The error of a task that does not wait for a store that was away for as long as the user set.
+/// A task that is polled later than this after its time says so. By promise 7 it should have its error within this time.
+const LATE: Duration = Duration::from_millis(100);
+
+/// The error if the store has been away for as long as the user allows.
 pub(super) fn fail_fast(core: &Core, request: &ResolvedRequest) -> Option<LockError> {
     let after = core.settings().fail_fast?;
     let (away, error) = core.store().outage(&request.key)?;
@@ -30,7 +35,7 @@ pub(super) fn shut_down(request: &ResolvedRequest) -> LockError {
     LockError::ShutDown { key: request.key.to_string() }
 }
 
-/// The error of a task that replaces the holder, and waits while a newer one comes (rule 25).
+/// The error of a task that replaces the holder, and waits when a newer one arrives (rule 25).
 pub(super) fn replaced(request: &ResolvedRequest) -> LockError {
     LockError::Lost { key: request.key.to_string(), completed: false, forced: true, max_hold: None, ticket: false }
 }
@@ -39,17 +44,26 @@ pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }
 
-/// The error of a task whose time is up.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = &*request.key;
     match slot.peek(|lock| lock.why_no_hold(request, attempt, slot.env(), Moment::now())) {
         NoHold::Busy { here } => taken(core, slot, request, attempt, here),
-        NoHold::Silent(since) => core.store().unanswered(key, since).of_lock(key),
+        NoHold::Silent(since) => silent(core, key, since, since.saturating_sub(attempt.by().span())).of_lock(key),
         NoHold::Failed(error) => error.of_lock(key),
     }
 }
 
-/// The error of a task that did not get the lock because somebody else had it.
+/// The error of a task that has no answer after `since`, and was polled this `late`: perhaps the server answered in time.
+fn silent(core: &Core, key: &str, since: Duration, late: Duration) -> StoreError {
+    let error = core.store().unanswered(key, since);
+    if late <= LATE {
+        return error;
+    }
+    let text = format!("{}: this task was polled {:?} late, and may have missed it", error.problem, rounded(late));
+    StoreError { problem: BackendError::new(text), ..error }
+}
+
+/// The error of a task that did not get the lock because another task or process had it.
 pub(super) fn taken(
     core: &Core,
     slot: &Slot,
@@ -62,11 +76,12 @@ pub(super) fn taken(
     let is_held_here = was_here || core.is_held_here(&request.key);
     let owner = slot.peek(|lock| lock.owner_seen().cloned()).filter(|_| !is_held_here);
     let rests = owner.as_ref().is_some_and(Token::rests);
+    let note = owner.as_ref().map_or_else(|| core.note_here(&request.key), Token::note);
     let held_here = is_held_here || owner.is_some_and(|owner| core.is_own_token(&owner));
     let holder = if held_here { Some(core.label().to_owned()) } else { slot.peek(Lock::holder_elsewhere) };
     let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
     let frees_in = if is_held_here { None } else { slot.peek(|lock| lock.frees_in(Moment::now())) };
-    let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
+    let error = LockError::Timeout { key, waited, holder, note, held_here, frees_in, rests };
     core.note_timeout(request, waited, &error, slot.peek(|lock| lock.holder_seen_for(slot.env())));
     error
 }

@@ -1,8 +1,8 @@
-//! [`Backlog`]: the releases that are not answered yet, and the time at which each is sent next.
+//! [`Backlog`]: the releases that are not answered yet, and when each is sent next.
 //!
-//! Each server has a lane of its own. While a server answers, each release is sent at once, and a release that was
-//! refused for now is repeated alone. A server that does not answer gets one batch at a time, after growing pauses. All
-//! other releases wait at no cost, and follow as soon as that batch is answered.
+//! Each server has its own queue. While a server answers, each release is sent at once, and a release that was refused for now is repeated
+//! by itself. A server that does not answer gets one batch at a time, with growing pauses. All other releases wait at no cost, and follow
+//! as soon as that batch is answered.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -13,40 +13,37 @@ use crate::store::{Ownership, Release};
 use crate::timing::RELEASE_BACKOFF;
 use crate::token::Token;
 
-/// While so many releases wait, none is added whose lease ends soon by itself. What was sent without an answer comes back on top:
-/// [`BATCHES`] times [`BATCH`] for each server at most.
+/// While this many releases wait, none is added whose lease ends soon by itself. Batches that were not answered come back on top: at most
+/// [`BATCHES`] times [`BATCH`] for each server.
 pub(super) const MOST: usize = 10_000;
-/// How many batches may be on their way to one server. What an outage left must not delay the server's other clients.
+/// How many batches may be in flight to one server. What an outage left must not delay the server's other clients.
 const BATCHES: usize = 32;
 /// How many releases go into one command.
 const BATCH: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    lanes: BTreeMap<usize, Lane>,
-    /// The releases of locks that rest, for the server with this number, under the time when the rest is over. Nobody waits for them:
-    /// without them each lock is free a moment later.
+    servers: BTreeMap<usize, ServerQueue>,
+    /// The releases of locks that rest, with the number of their server, by the time when the rest is over. Nothing waits for them: without
+    /// them each lock is free a moment later.
     resting: BTreeMap<(Instant, u64), (usize, Release)>,
-    /// The tokens whose locks are to rest, until that is answered. They are not released meanwhile, whoever withdraws them.
+    /// The tokens whose locks are to rest, until that is confirmed. Until then no withdrawal releases them.
     to_rest: HashSet<Token>,
     entries: u64,
-    /// How many batches were sent so far.
     #[cfg(test)]
     sent: u64,
 }
 
-/// The releases for one server.
 #[derive(Debug, Default)]
-struct Lane {
-    /// Each release under the time from which it may be sent.
+struct ServerQueue {
+    /// Each release, by the time from which it may be sent.
     waiting: BTreeMap<(Instant, u64), QueuedRelease>,
-    /// How many batches are on their way.
+    /// How many batches are in flight.
     in_flight: usize,
-    /// How many releases they carry.
     unanswered: usize,
     /// How often in a row the server has not answered.
     failures: u32,
-    /// Nothing is sent before this time, because the server did not answer a moment ago.
+    /// Nothing is sent before this time, because the server has just failed to answer.
     closed_until: Option<Instant>,
 }
 
@@ -55,7 +52,7 @@ struct QueuedRelease {
     release: Release,
     /// How often the server has refused it.
     refusals: u32,
-    /// Whether the server has refused it for good. The missing right may be granted before the lease is over.
+    /// Whether the server refused it for good. The missing right may still be granted before the lease is over.
     is_denied: bool,
 }
 
@@ -66,21 +63,17 @@ pub(crate) struct Batch {
     queued: Vec<QueuedRelease>,
 }
 
-/// The outcome of a release that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The release is done, and the lock was this to its token.
+    /// Done, with what the store said about the token's ownership.
     Done(Ownership),
-    /// The server refuses the release for now.
     Refused,
-    /// The server refuses the release for good.
     Denied,
-    /// The server did not answer.
     Unanswered,
 }
 
 impl Backlog {
-    /// Adds a release for the server with this number, within [`MOST`]. That of a lock that rests is sent when the rest is over.
+    /// Adds a release for the server with this number, up to [`MOST`]. The release of a resting lock is sent when the rest is over.
     pub(super) fn add(&mut self, server: usize, release: Release) {
         if let Some(kept_until) = release.kept_until.as_ref().filter(|_| release.token.rests()) {
             self.entries += 1;
@@ -98,23 +91,22 @@ impl Backlog {
 
     fn insert(&mut self, server: usize, at: Instant, queued: QueuedRelease) {
         self.entries += 1;
-        self.lanes.entry(server).or_default().waiting.insert((at, self.entries), queued);
+        self.servers.entry(server).or_default().waiting.insert((at, self.entries), queued);
     }
 
-    /// Whether the lock of `token` is to rest, and the store has not said that it does.
+    /// Whether the lock of `token` is to rest, and the store has not confirmed it yet.
     pub(super) fn is_to_rest(&self, token: &Token) -> bool {
         mutant!(RestWithdrawn => return false);
         self.to_rest.contains(token)
     }
 
-    /// How many releases wait to be sent.
     pub(super) fn len(&self) -> usize {
-        self.lanes.values().map(|lane| lane.waiting.len()).sum()
+        self.servers.values().map(|queue| queue.waiting.len()).sum()
     }
 
-    /// How many releases have no answer yet: they wait, or are on their way.
+    /// How many releases have no answer yet: they wait, or are in flight.
     pub(super) fn unreleased(&self) -> usize {
-        self.lanes.values().map(|lane| lane.waiting.len() + lane.unanswered).sum()
+        self.servers.values().map(|queue| queue.waiting.len() + queue.unanswered).sum()
     }
 
     #[cfg(test)]
@@ -122,40 +114,38 @@ impl Backlog {
         self.sent
     }
 
-    /// Whether nothing waits, and nothing is on its way.
     pub(super) fn is_empty(&self) -> bool {
-        self.lanes.values().all(|lane| lane.waiting.is_empty() && lane.in_flight == 0)
+        self.servers.values().all(|queue| queue.waiting.is_empty() && queue.in_flight == 0)
     }
 
-    /// Whether nothing is left that a shutdown should wait for. It does not wait for releases that the server refuses
-    /// for good.
+    /// Whether a shutdown has nothing left to wait for. It does not wait for releases that the server refuses for good.
     pub(super) fn is_quiet(&self) -> bool {
-        let is_quiet = |lane: &Lane| lane.in_flight == 0 && lane.waiting.values().all(|queued| queued.is_denied);
-        self.lanes.values().all(is_quiet)
+        let is_quiet =
+            |queue: &ServerQueue| queue.in_flight == 0 && queue.waiting.values().all(|queued| queued.is_denied);
+        self.servers.values().all(is_quiet)
     }
 
-    /// When the next release is to be sent. `None` when there is none, or an answer must come first.
+    /// When the next release is to be sent. `None` if there is none, or an answer must arrive first.
     pub(super) fn next_try(&self) -> Option<Instant> {
         let rested = self.resting.first_key_value().map(|((at, _), _)| *at);
-        self.lanes.values().filter_map(Lane::next_try).chain(rested).min()
+        self.servers.values().filter_map(ServerQueue::next_try).chain(rested).min()
     }
 
-    /// Takes the batches that are to be sent now.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Batch> {
         while let Some(rested) = self.resting.first_entry().filter(|first| first.key().0 <= now) {
             let (server, release) = rested.remove();
             self.add(server, Release { kept_until: None, ..release });
         }
         let mut batches = Vec::new();
-        let Self { lanes, to_rest, .. } = self;
-        for (server, lane) in lanes {
-            while lane.next_try().is_some_and(|at| at <= now) {
-                let queued = lane.take_batch(now, to_rest);
+        let Self { servers, to_rest, .. } = self;
+        for (server, queue) in servers {
+            while queue.next_try().is_some_and(|at| at <= now) {
+                let queued = queue.take_batch(now, to_rest);
                 if queued.is_empty() {
                     break;
                 }
-                lane.in_flight += 1;
-                lane.unanswered += queued.len();
+                queue.in_flight += 1;
+                queue.unanswered += queued.len();
                 #[cfg(test)]
                 {
                     self.sent += 1;
@@ -166,21 +156,21 @@ impl Backlog {
         batches
     }
 
-    /// Takes in the outcome of each release of a batch.
+    /// Handles the outcome of each release of a batch.
     pub(super) fn on_answers(&mut self, batch: Batch, fates: &[Fate], now: Instant) {
         let Batch { server, queued } = batch;
-        let lane = self.lanes.entry(server).or_default();
-        lane.in_flight = lane.in_flight.saturating_sub(1);
-        lane.unanswered = lane.unanswered.saturating_sub(queued.len());
+        let queue = self.servers.entry(server).or_default();
+        queue.in_flight = queue.in_flight.saturating_sub(1);
+        queue.unanswered = queue.unanswered.saturating_sub(queued.len());
         if fates.iter().any(|fate| *fate != Fate::Unanswered) {
-            lane.failures = 0;
-            lane.closed_until = None;
-        } else if lane.closed_until.is_none_or(|until| until <= now) {
+            queue.failures = 0;
+            queue.closed_until = None;
+        } else if queue.closed_until.is_none_or(|until| until <= now) {
             // When several batches fail together, only the first counts.
-            lane.failures += 1;
-            lane.closed_until = Some(now + pause(lane.failures));
+            queue.failures += 1;
+            queue.closed_until = Some(now + pause(queue.failures));
         }
-        let is_lane_open = lane.closed_until.is_none();
+        let is_open = queue.closed_until.is_none();
         for (mut queued, fate) in queued.into_iter().zip(fates) {
             let done = if let Fate::Done(ownership) = fate { Some(*ownership) } else { None };
             if done.is_some() || queued.release.repeat_until.has_passed() {
@@ -197,21 +187,21 @@ impl Backlog {
             }
             queued.is_denied |= *fate == Fate::Denied;
             queued.refusals += u32::from(*fate != Fate::Unanswered);
-            // While the lane is closed, all releases wait for the pause of the lane.
-            let at = if is_lane_open { now + pause(queued.refusals + u32::from(queued.is_denied)) } else { now };
+            // While the queue is closed, all releases wait for the pause of the queue.
+            let at = if is_open { now + pause(queued.refusals + u32::from(queued.is_denied)) } else { now };
             self.insert(server, at, queued);
         }
     }
 
-    /// Opens the lanes of servers that did not answer, because a connection broke or was made again.
+    /// Opens the servers of servers that did not answer, because a connection broke or was made again.
     pub(super) fn reopen(&mut self) {
-        for lane in self.lanes.values_mut() {
-            lane.closed_until = None;
+        for queue in self.servers.values_mut() {
+            queue.closed_until = None;
         }
     }
 }
 
-impl Lane {
+impl ServerQueue {
     fn next_try(&self) -> Option<Instant> {
         let most = if self.failures > 0 { 1 } else { BATCHES };
         let ((first, _), _) = self.waiting.first_key_value().filter(|_| self.in_flight < most)?;
@@ -220,7 +210,7 @@ impl Lane {
 
     fn take_batch(&mut self, now: Instant, to_rest: &mut HashSet<Token>) -> Vec<QueuedRelease> {
         if self.failures > 0 {
-            // A release whose lease has ended meanwhile need not be sent any more.
+            // Drop releases whose leases have ended meanwhile.
             self.waiting.retain(|_, queued| {
                 let has_ended = queued.release.repeat_until.has_passed();
                 if has_ended {
@@ -234,7 +224,7 @@ impl Lane {
             && let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now)
         {
             let mut queued = first.remove();
-            // A rest that is over is a release.
+            // A rest that is over becomes a plain release.
             if queued.release.kept_until.take_if(|until| until.has_passed()).is_some() {
                 to_rest.remove(&queued.release.token);
             }
@@ -249,13 +239,13 @@ impl Batch {
         self.queued.iter().map(|queued| queued.release.clone()).collect()
     }
 
-    /// Whether the server has refused each release for good before, in the order of the releases.
+    /// For each release, whether the server refused it for good before.
     pub(crate) fn were_denied(&self) -> impl Iterator<Item = bool> {
         self.queued.iter().map(|queued| queued.is_denied)
     }
 }
 
-/// The pause after this number of failures in a row.
+/// The pause after this many failures in a row.
 fn pause(failures: u32) -> Duration {
     mutant!(RepeatedWithoutPause => return crate::timing::TICK);
     RELEASE_BACKOFF.pause(failures)
@@ -275,7 +265,7 @@ mod tests {
         (0..count).for_each(|_| backlog.add(0, withdrawal()));
     }
 
-    /// Sends what is due, all with the same fate; how many that were, in how many batches.
+    /// Sends what is due, with one fate for all. Returns how many releases and how many batches that were.
     fn send(backlog: &mut Backlog, fate: Fate) -> (usize, usize) {
         let now = Instant::now();
         let batches = backlog.take_due(now);
@@ -287,7 +277,7 @@ mod tests {
         counts
     }
 
-    /// The time until the next one is to be sent.
+    /// The time until the next release is sent.
     fn left(backlog: &Backlog) -> Option<Duration> {
         backlog.next_try().map(|at| at.saturating_duration_since(Instant::now()))
     }
@@ -300,7 +290,7 @@ mod tests {
         for millis in [100, 200, 400, 800, 1000, 1000] {
             let pause = Duration::from_millis(millis);
             add(&mut backlog, 1);
-            assert_eq!(left(&backlog), Some(pause), "what comes meanwhile does not shorten the pause");
+            assert_eq!(left(&backlog), Some(pause), "new releases do not shorten the pause");
             assert_eq!(send(&mut backlog, Fate::Unanswered), (0, 0));
             tokio::time::advance(pause).await;
             assert_eq!(send(&mut backlog, Fate::Unanswered), (BATCH, 1));
@@ -342,7 +332,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(millis)).await;
         }
         let batch = backlog.take_due(Instant::now()).remove(0);
-        assert!(batch.were_denied().all(|denied| denied), "it is told once");
+        assert!(batch.were_denied().all(|denied| denied), "it is reported once");
         backlog.on_answers(batch, &[Fate::Done(Ownership::Owned)], Instant::now());
         assert!(backlog.is_empty());
     }
@@ -360,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_are_kept_and_no_more_but_for_leases_that_last() {
+    async fn the_backlog_is_bounded_except_for_leases_that_last() {
         let mut backlog = Backlog::default();
         add(&mut backlog, MOST + 10);
         assert_eq!(backlog.len(), MOST);
@@ -380,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_batches_are_on_their_way_at_once() {
+    async fn the_number_of_batches_on_their_way_is_bounded() {
         let mut backlog = Backlog::default();
         add(&mut backlog, BATCH * (BATCHES + 3));
         let batches = backlog.take_due(Instant::now());

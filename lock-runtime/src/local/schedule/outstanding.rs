@@ -9,7 +9,6 @@ use crate::local::slot::Slot;
 use crate::store::Release;
 use crate::token::Token;
 
-/// A release whose answer a task has to read in time.
 #[derive(Debug)]
 pub(crate) struct OutstandingRelease {
     /// From then on the task counts as late.
@@ -18,10 +17,10 @@ pub(crate) struct OutstandingRelease {
     pub(crate) release: Release,
 }
 
-/// The outstanding releases in the order in which they began. All tasks have the same time, so this is also the order in which
-/// they become late.
+/// The outstanding releases in the order in which they began. All tasks get the same time, so this is also the order in which they become
+/// late.
 ///
-/// Adding and removing a release allocates nothing, once there is room.
+/// Adding and removing a release allocates nothing, once there is capacity.
 #[derive(Debug, Default)]
 pub(super) struct OutstandingReleases {
     /// The number of the first entry.
@@ -36,7 +35,7 @@ impl OutstandingReleases {
         self.first + self.entries.len() as u64 - 1
     }
 
-    /// Removes a release that has ended. `None` when the keeper has taken the release over.
+    /// Removes a release that has ended. `None` if the keeper has taken the release over.
     pub(super) fn remove(&mut self, number: u64) -> Option<OutstandingRelease> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let removed = self.entries.get_mut(place)?.take();
@@ -44,12 +43,10 @@ impl OutstandingReleases {
         removed
     }
 
-    /// Whether a task waits for the release of `token`.
     pub(super) fn has(&self, token: &Token) -> bool {
         self.entries.iter().flatten().any(|outstanding| outstanding.release.token == *token)
     }
 
-    /// Takes the releases whose tasks are late.
     pub(super) fn take_overdue(&mut self, now: Instant) -> Vec<OutstandingRelease> {
         let mut overdue = Vec::new();
         while self.next_look().is_some_and(|by| by <= now) {
@@ -66,7 +63,7 @@ impl OutstandingReleases {
         }
     }
 
-    /// When the next task is late.
+    /// When the next task becomes late.
     pub(super) fn next_look(&self) -> Option<Instant> {
         self.entries.front()?.as_ref().map(|outstanding| outstanding.by)
     }

@@ -1,4 +1,4 @@
-//! [`State`]: the content of a schedule, under its lock.
+//! [`State`]: the content of a schedule, under its mutex.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -16,23 +16,20 @@ use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Slots whose hold began a moment ago.
+    /// Slots that the keeper looks at on each tick.
     pub(super) tracked: BTreeMap<NonZeroU64, Arc<Slot>>,
-    /// How many of these slots came since the last tick.
+    /// How many slots were added to these since the last tick.
     tracked_since_tick: u32,
-    /// Slots whose hold needs a look later.
+    /// Slots to look at later.
     pub(super) due: BTreeMap<TimerKey, Arc<Slot>>,
     entries: u64,
     /// Slots with a lease that no task uses.
     pub(super) dropped: Vec<Arc<Slot>>,
-    /// Releases that tasks wait for.
     pub(super) outstanding: OutstandingReleases,
-    /// Releases that the keeper sends until they are answered.
     pub(super) backlog: Backlog,
-    /// Whether something was taken off the state and is not on its way yet.
+    /// Whether something was taken out and has not been sent yet.
     pub(super) is_dispatching: bool,
-    /// Slots whose ask is in the store's queue. The references are weak, because the keeper of a runtime that is gone
-    /// forgets nothing.
+    /// Slots whose ask is in the store's queue. The references are weak, because the keeper of a runtime that is gone never removes them.
     watched: BTreeMap<(Arc<str>, Option<Share>), Weak<Slot>>,
     next_ask: Option<Instant>,
     /// Slots whose lease the store may have forgotten.
@@ -43,35 +40,32 @@ pub(super) struct State {
     pub(super) is_closed: bool,
 }
 
-/// The work that [`State::take_due`] found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Slots whose lease the store may have forgotten.
     pub(crate) verify: Vec<Arc<Slot>>,
-    /// Slots to look at soon.
+    /// Slots that the keeper looks at on each tick.
     pub(crate) tracked: Vec<Arc<Slot>>,
-    /// Slots whose timer has ended.
+    /// Slots whose timer has fired.
     pub(crate) due: Vec<Arc<Slot>>,
-    /// Slots with a lease that no task uses.
     pub(crate) dropped: Vec<Arc<Slot>>,
-    /// Slots whose ask is in the store's queue, when it is time to ask again.
+    /// Slots whose ask is in the store's queue, when it is time to repeat it.
     pub(crate) watched: Vec<Arc<Slot>>,
-    /// Releases whose tasks do not read the answer in time.
+    /// Releases whose tasks did not read the answer in time.
     pub(crate) overdue: Vec<OutstandingRelease>,
 }
 
-/// The work that is left for a manager that is gone.
+/// The work that is left after a manager is gone.
 #[derive(Debug)]
 pub(crate) struct LastWork {
     pub(crate) releases: Vec<Batch>,
-    /// Whether nothing will be left after this work.
+    /// Whether this is all the work that is left.
     pub(crate) is_all: bool,
 }
 
 impl State {
     pub(super) fn take_due(&mut self, now: Instant) -> Found {
         self.is_dispatching = true;
-        // The keeper is awake. It sees everything that comes now before it sleeps.
+        // The keeper is awake. It sees every change before it sleeps again.
         self.sleeps = None;
         let mut due = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -91,10 +85,9 @@ impl State {
         }
     }
 
-    /// Takes the work that is left for a manager that is gone.
     pub(super) fn last_work(&mut self) -> LastWork {
         let releases = self.backlog.take_due(Instant::now());
-        // No hold is left to look after, and what was noticed before is no reason any more to look again at once.
+        // No hold is left to look after, and earlier events are no longer a reason to look again at once.
         *self = Self { backlog: std::mem::take(&mut self.backlog), ..Self::default() };
         let is_all = releases.is_empty() && self.backlog.is_empty() && self.is_quiet();
         LastWork { releases, is_all }
@@ -142,26 +135,23 @@ impl State {
         std::mem::take(&mut self.tracked_since_tick) > 0 || !self.tracked.is_empty()
     }
 
-    /// Whether nothing is left to release that a shutdown should wait for. It does not wait for releases that the
-    /// server refuses for good.
+    /// Whether a shutdown has nothing left to wait for. It does not wait for releases that the server refuses for good.
     pub(super) fn is_quiet(&self) -> bool {
         self.outstanding.is_empty() && self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_dispatching
     }
 
-    /// Whether no release waits or is on its way.
     pub(super) fn is_done(&self) -> bool {
         mutant!(GoneKeeperLooksOn => return true);
         self.backlog.is_empty()
     }
 
-    /// Has the leases of these slots verified.
-    pub(super) fn verify(&mut self, slots: Vec<Arc<Slot>>) {
+    pub(super) fn on_interruption(&mut self, slots: Vec<Arc<Slot>>) {
         mutant!(NoVerification => return);
         self.verify.extend(slots);
         self.is_interrupted = true;
     }
 
-    /// How long to sleep. `None` until the keeper is woken.
+    /// How long to sleep. `None` means until the keeper is woken.
     pub(super) fn pause(&mut self, idle_ticks: u32) -> Option<Duration> {
         let now = Instant::now();
         let tick = (!self.tracked.is_empty() || idle_ticks < IDLE_TICKS).then(|| now + TICK);
@@ -178,8 +168,7 @@ impl State {
         [first_due, self.outstanding.next_look(), self.backlog.next_try(), self.next_ask].into_iter().flatten().min()
     }
 
-    /// Whether a change brought work before the end of the sleep. It is called after every change, and returns `true`
-    /// once per sleep.
+    /// Whether a change brought work before the end of the sleep. Called after every change; returns `true` once per sleep.
     pub(super) fn has_to_wake(&mut self) -> bool {
         let Some(sleep) = self.sleeps else { return false };
         let now = Instant::now();
@@ -191,13 +180,13 @@ impl State {
         wake
     }
 
-    /// The same after a hold began. Holds begin too often to check everything each time.
+    /// Whether to wake the keeper after a hold began. Holds begin too often to check everything each time.
     pub(super) fn has_to_tick(&mut self) -> bool {
         self.sleeps.take_if(|sleep| !sleep.ticks).is_some()
     }
 }
 
-/// The keeper's sleep: its end, and whether the keeper wakes for the next tick anyhow.
+/// The keeper's sleep: its end, and whether it ends with the next tick anyway.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sleep {
     until: Option<Instant>,
@@ -218,7 +207,6 @@ mod tests {
     use crate::token::Token;
     use crate::{LockGuard, LockManager};
 
-    /// The slot of a held lock.
     async fn slot(locks: &LockManager, key: &str) -> (LockGuard, Arc<Slot>) {
         let guard = locks.lock("p", key).acquire().await.unwrap();
         let slot = locks.core().table().get(guard.key()).unwrap();
@@ -230,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_to_do_but_to_wait_for_an_answer_the_keeper_of_a_manager_that_is_gone_sleeps() {
+    fn the_keeper_of_a_dropped_manager_sleeps_while_it_waits_for_an_answer() {
         let now = Some(Instant::now());
         let mut state = State { next_ask: now, is_closed: true, ..State::default() };
         state.backlog.add(0, release());
@@ -239,7 +227,7 @@ mod tests {
         assert_eq!(state.pause(IDLE_TICKS), None);
     }
 
-    /// Whether a keeper that has just looked is woken again, when its manager is gone and a release is left that the server denies.
+    /// Whether a keeper that has just checked is woken again when its manager is gone and the server denies a remaining release.
     fn looks_again(bug: Option<Mutant>) -> bool {
         let _seeded = Seeded::begin(bug);
         let schedule = Schedule::new(Arc::new(AnyStore::Memory(MemoryStore::default())));
@@ -253,13 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn the_keeper_of_a_manager_that_is_gone_does_not_look_again_and_again() {
+    fn the_keeper_of_a_dropped_manager_does_not_spin() {
         assert!(!looks_again(None));
         assert!(looks_again(Some(Mutant::GoneKeeperLooksOn)), "the bug shows");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_there_is_to_do_at_once_is_done_without_a_pause_and_wakes_once() {
+    async fn due_work_is_done_without_a_pause_and_wakes_once() {
         let locks = LockManager::in_memory();
         let (_guard, slot) = slot(&locks, "k").await;
         assert_eq!(State::default().pause(IDLE_TICKS), None);
@@ -293,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_two_holds_that_are_due_at_one_instant_both_are_looked_at_and_those_that_ended_are_not() {
+    async fn two_holds_that_are_due_at_one_instant_are_both_checked_and_ended_ones_are_not() {
         let locks = LockManager::in_memory();
         let ((_one, one), (_other, other)) = (slot(&locks, "one").await, slot(&locks, "other").await);
         let (mut state, at) = (State::default(), Instant::now());
@@ -305,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_answered_is_repeated_also_for_a_manager_that_is_gone() {
+    async fn unanswered_commands_are_repeated_also_for_a_dropped_manager() {
         let mut state = State::default();
         state.backlog.add(0, release());
         let answer = |state: &mut State, fate| {

@@ -1,7 +1,6 @@
-//! The world as a slot's lock sees it.
+//! What a lock sees of its slot and its manager.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Slot;
 use crate::clock::Moment;
@@ -33,16 +32,12 @@ impl Env for Slot {
         self.leases.as_ref()
     }
 
-    fn next_token(&self, may_linger: bool) -> Token {
-        self.core.next_token(may_linger, self.share)
+    fn next_token(&self, now: Moment, may_linger: bool, note: Option<&str>) -> Token {
+        self.core.next_token(now, may_linger, self.share, note)
     }
 
     fn is_own_token(&self, token: &Token) -> bool {
         self.core.is_own_token(token)
-    }
-
-    fn distance(&self) -> Duration {
-        self.core.store().connection(&self.key).round_trip
     }
 
     fn keepers_connection(&self) -> Connection {

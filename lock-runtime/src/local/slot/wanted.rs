@@ -9,15 +9,15 @@ use crate::protocol::Ask;
 use crate::token::Token;
 
 impl Slot {
-    /// Waits for the answer to a command that asks for a lock. `None` when the token was given up meanwhile.
+    /// Waits for the answer to an ask. `None` if the token was given up meanwhile.
     ///
-    /// A command is sent when its future is polled: first when there is a connection, and again when the server did not
-    /// know the script, or the connection broke. When the task is polled late, its ask may have been withdrawn before.
-    /// Then the command would be granted, and nobody would use the grant until its claim ends.
+    /// A command is sent when its future is polled: first when there is a connection, and again when the server did not know the script, or
+    /// the connection broke. If the task is polled late, its ask may have been withdrawn before. Then the command would be granted, and the
+    /// grant would be unused until its claim ends.
     ///
-    /// So the token is withdrawn behind the command, because the connection may have sent the command already. If another task is
-    /// just releasing a lease of this token, the token is withdrawn after that release. A withdrawal before it would look like a loss
-    /// to that task.
+    /// So the token is withdrawn behind the command, because the connection may have sent the command already. If another task is just
+    /// releasing a lease of this token, the token is withdrawn after that release: to that task an earlier withdrawal would look like a
+    /// loss.
     pub(in crate::local) fn while_wanted<T>(
         &self,
         overtakes: u32,
@@ -35,7 +35,7 @@ impl Slot {
         })
     }
 
-    /// The state is locked only when a task was overtaken: this runs at each poll.
+    /// Takes the mutex only if a task was overtaken: this runs at each poll.
     fn is_given_up(&self, overtakes: u32, token: &Token) -> bool {
         mutant!(GivenUpIsSent => return false);
         self.overtakes() != overtakes && !self.peek(|lock| lock.wants(token))

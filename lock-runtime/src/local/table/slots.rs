@@ -1,15 +1,15 @@
-//! [`Slots`]: slots by their keys.
+//! [`Slots`]: slots by their keys and modes.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 use super::RandomState;
 use crate::local::slot::Slot;
+use crate::share::{Share, SharedLeases};
 
-/// Slots by their keys. A slot knows its key, so a key in use takes one word here.
+/// Slots by their keys, one for each mode. A slot knows its key, so a key in use takes one word here.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     slots: HashTable<Arc<Slot>>,
@@ -21,20 +21,34 @@ impl Slots {
         self.slots.len()
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Arc<Slot>> {
-        self.slots.find(self.hasher.hash_one(key), |slot| *slot.key == *key)
+    pub(super) fn get(&self, key: &str, share: Option<Share>) -> Option<&Arc<Slot>> {
+        self.slots.find(self.hasher.hash_one(key), |slot| slot.is_for(key, share))
     }
 
-    pub(super) fn get_or_add(&mut self, key: &str, slot: impl FnOnce() -> Arc<Slot>) -> Arc<Slot> {
+    /// The slots of one key, one for each mode.
+    pub(super) fn of_key(&self, key: &str) -> impl Iterator<Item = &Arc<Slot>> {
+        self.slots.iter_hash(self.hasher.hash_one(key)).filter(move |slot| *slot.key == *key)
+    }
+
+    /// The slot of a key in this mode. If there is none, adds a `new` one, which counts its leases together with the key's other slots.
+    pub(super) fn get_or_add(
+        &mut self,
+        key: &str,
+        share: Option<Share>,
+        new: impl FnOnce(Option<SharedLeases>) -> Slot,
+    ) -> Arc<Slot> {
         let Self { slots, hasher } = self;
-        let hash_of = |slot: &Arc<Slot>| hasher.hash_one(&*slot.key);
-        match slots.entry(hasher.hash_one(key), |slot| *slot.key == *key, hash_of) {
-            Entry::Occupied(known) => Arc::clone(known.get()),
-            Entry::Vacant(place) => Arc::clone(place.insert(slot()).get()),
+        let hash = hasher.hash_one(key);
+        if let Some(slot) = slots.find(hash, |slot| slot.is_for(key, share)) {
+            return Arc::clone(slot);
         }
+        let of_others = || slots.iter_hash(hash).filter(|slot| *slot.key == *key).find_map(|slot| slot.leases.clone());
+        let leases = share.map(|_| of_others().unwrap_or_default());
+        let added = slots.insert_unique(hash, Arc::new(new(leases)), |slot| hasher.hash_one(&*slot.key));
+        Arc::clone(added.get())
     }
 
-    /// Removes `slot` if it is here, and `condition` holds.
+    /// Removes `slot` if it is here, and the `condition` holds.
     pub(super) fn remove_if<T>(&mut self, slot: &Arc<Slot>, condition: impl FnOnce() -> Option<T>) -> Option<T> {
         let Self { slots, hasher } = self;
         let hash = hasher.hash_one(&*slot.key);

@@ -1,4 +1,4 @@
-//! Tests: tasks that are not polled when they have the turn (rule L7).
+//! Tests: tasks that are not polled when they are woken (rule L7).
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_mins(1);
 /// The patience, and a few ticks of the keeper.
 const PASSED_ON: Duration = Duration::from_millis(70);
 
-/// Begins to wait, and is not polled any more.
+/// Starts to wait, and is not polled again.
 fn kept(locks: &LockManager, timeout: Duration) -> Acquiring {
     let mut acquiring: Acquiring = Box::pin(locks.lock("p", "k").timeout(timeout).acquire());
     assert!(acquiring.as_mut().now_or_never().is_none());
@@ -28,7 +28,7 @@ fn two() -> (LockManager, LockManager) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_not_taken_up_passes_on_and_the_late_task_is_the_next_when_it_comes() {
+async fn a_late_task_loses_its_turn_and_is_next_when_it_is_polled() {
     let (locks, _) = two();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let (mut late, next, mut last) = (kept(&locks, LONG), kept(&locks, LONG), kept(&locks, LONG));
@@ -36,7 +36,7 @@ async fn a_turn_that_is_not_taken_up_passes_on_and_the_late_task_is_the_next_whe
     drop(guard);
     let guard = next.await.unwrap();
     assert!(released.elapsed() < PASSED_ON, "{:?}", released.elapsed());
-    assert!(late.as_mut().now_or_never().is_none(), "it waits at its old place");
+    assert!(late.as_mut().now_or_never().is_none(), "it keeps its place");
     drop(guard);
     assert!(last.as_mut().now_or_never().is_none(), "it is behind the late one");
     let guard = late.await.unwrap();
@@ -46,7 +46,7 @@ async fn a_turn_that_is_not_taken_up_passes_on_and_the_late_task_is_the_next_whe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_task_takes_the_turn_of_one_behind_it_that_has_not_come_either() {
+async fn a_late_task_takes_the_turn_of_an_unpolled_task_behind_it() {
     let (locks, _) = two();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let (first, second) = (kept(&locks, LONG), kept(&locks, LONG));
@@ -59,7 +59,7 @@ async fn a_late_task_takes_the_turn_of_one_behind_it_that_has_not_come_either() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_waits_gets_the_lock_that_no_task_here_takes_up() {
+async fn another_process_gets_the_lock_that_no_task_here_takes() {
     let (locks, beside) = two();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let late = kept(&locks, LONG);
@@ -73,7 +73,7 @@ async fn a_process_that_waits_gets_the_lock_that_no_task_here_takes_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_no_task_here_takes_up_is_free_within_a_second() {
+async fn a_lock_that_no_task_here_takes_is_free_within_a_second() {
     let (locks, beside) = two();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let late = [kept(&locks, LONG), kept(&locks, LONG), kept(&locks, LONG)];
@@ -86,7 +86,7 @@ async fn a_lock_that_no_task_here_takes_up_is_free_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_comes_takes_the_turn_that_all_others_are_late_for_also_by_a_single_try() {
+async fn a_polled_task_takes_the_turn_of_late_tasks_even_by_a_single_try() {
     let (locks, _) = two();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let late = kept(&locks, LONG);
@@ -100,12 +100,12 @@ async fn a_task_that_comes_takes_the_turn_that_all_others_are_late_for_also_by_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_is_polled_after_its_time_is_told_so_although_it_is_its_turn() {
+async fn a_task_that_is_polled_after_its_timeout_fails_although_it_could_take_the_lease() {
     let (locks, beside) = two();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let late = kept(&locks, Duration::from_millis(10));
     drop(guard);
-    // The task still has the turn: no time has passed for the keeper.
+    // The lease is still free: no time has passed for the keeper.
     sleep(Duration::from_millis(500)).await;
     let error = late.await.unwrap_err();
     assert!(error.is_timeout(), "{error}");

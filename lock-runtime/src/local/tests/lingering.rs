@@ -1,10 +1,11 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
 
 use super::round;
 use crate::clock::Moment;
-use crate::lock::{Action, Effects, Fences, Trigger, User};
+use crate::lock::{Effects, Fences, Trigger, User};
 use crate::mutants::{Mutant, Seeded};
 use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
@@ -26,7 +27,7 @@ async fn linger(locks: &LockManager, key: &str) {
 
 fn token(locks: &LockManager, key: &str) -> Option<String> {
     let (table, name) = (locks.core().table(), format!("p:{key}"));
-    let mut slots = table.get(&name).into_iter().chain(table.sharing(&name));
+    let mut slots = table.of_key(&name).into_iter();
     slots.find_map(|slot| slot.state.lock().lock.leases().next().map(|lease| lease.token.as_str().to_owned()))
 }
 
@@ -61,13 +62,14 @@ async fn a_lease_that_is_used_again_and_again_is_kept_and_lengthened_once_a_seco
     let locks = LockManager::in_memory();
     linger(&locks, "k").await;
     let (before, start) = (locks.stats().renewals, Instant::now());
+    let mut tokens = BTreeSet::new();
     while start.elapsed() < Duration::from_secs(20) {
         sleep(Duration::from_millis(7)).await;
         linger(&locks, "k").await;
+        tokens.extend(token(&locks, "k"));
     }
-    // A machine that is busy looks like a machine that was suspended, and that ends all lingering.
-    let leases: u32 = token(&locks, "k").unwrap().split(['.', '@']).nth(1).unwrap().parse().unwrap();
-    assert!(leases <= 3 && locks.stats().acquired > 1000, "{leases}");
+    // A slow machine looks like one that was suspended, which ends all lingering.
+    assert!(tokens.len() <= 3 && locks.stats().acquired > 1000, "{tokens:?}");
     let renewals = locks.stats().renewals - before;
     assert!((13..=20).contains(&renewals), "{renewals}");
 }
@@ -173,7 +175,7 @@ async fn what_lingers_is_released_by_a_shutdown_and_when_the_manager_is_dropped(
             locks.shutdown().await;
         } else {
             drop(locks);
-            // A guard outlives its manager, and its lease lingers no more.
+            // A guard outlives its manager, and its lease does not linger then.
             held.release().await.unwrap();
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
@@ -217,7 +219,8 @@ async fn a_lease_that_the_store_may_have_forgotten_lingers_no_more() {
     let slot = locks.core().table().get("p:k").unwrap();
     let mut actions = Vec::new();
     slot.look(Trigger::Verify, &round(), &mut actions);
-    assert!(matches!(actions[..], [Action::ReleaseLingered(_)]));
+    assert!(actions.is_empty() && !locks.is_locked("p", "k").await.unwrap(), "{actions:?}");
+    assert!(locks.core().table().get("p:k").is_none());
     linger(&locks, "l").await;
     locks.core().events().upgrade().unwrap().on_interruption(&|_| true);
     assert!(locks.core().table().get("p:l").is_none());
@@ -252,7 +255,7 @@ async fn readers_use_a_lease_again_that_lingered_and_share_it() {
     assert_eq!(locks.stats().lingering, 0);
     drop(two);
     assert_eq!((token(&locks, "k"), locks.stats().lingering), (first, 1));
-    // The one that asks for the longest time counts.
+    // The longest linger time applies.
     let short = read().acquire().await.unwrap();
     read().linger(LINGER * 3).acquire().await.unwrap().release().await.unwrap();
     short.release().await.unwrap();
@@ -287,7 +290,7 @@ async fn readers_that_keep_a_lease_yield_to_others_and_readers_elsewhere_share_i
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// The store tells the owners of shared leases of other processes alone.
+/// The store notifies only the other processes of shared leases.
 #[tokio::test(start_paused = true)]
 async fn readers_that_keep_a_lease_yield_to_tasks_of_their_process() {
     for bug in [None, Some(Mutant::LingersBesideOthers)] {
@@ -315,23 +318,23 @@ async fn readers_that_keep_a_lease_yield_to_tasks_of_their_process() {
             }
         }
         let at_once = waited.iter().filter(|waited| matches!(waited, Ok(Duration::ZERO))).count();
-        // The store tells of a task that wants the lock alone.
+        // The store reports that a task wants the lock alone.
         assert_eq!(at_once, if bug.is_some() { 2 } else { waited.len() }, "{waited:?}");
     }
 }
 
-/// Nobody saw the task that wants a permit when the readers' lease began to linger. The store's refusal tells.
+/// The task that wants a permit was not noticed when the readers' lease began to linger. The store's refusal reveals it.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     let (locks, start) = (LockManager::in_memory(), Instant::now());
     let reader = request(&locks, "k").read().acquire().await.unwrap();
     let waiting = tokio::spawn(locks.lock("p", "k").permits(1).acquire());
     tokio::task::yield_now().await;
-    let slots = locks.core().table().sharing("p:k");
+    let slots = locks.core().table().of_key("p:k");
     let [readers, permit] = slots.as_slice() else { panic!("{slots:?}") };
     let (id, member) = reader.first.handle().ids();
     readers.state.lock().lock.any_lease().contention = None;
-    // The thread that ends the hold does not come to look who waits beside.
+    // The thread that ends the hold has not yet checked for tasks that wait in another mode.
     let user = User { id, member, has_body: false, waits: true };
     readers.state.lock().lock.end(user, readers.env(), Moment::now(), &mut Effects::default());
     std::mem::forget(reader);
@@ -341,10 +344,10 @@ async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
-/// The process has a permit, and a grant for its reader was sent and is not read yet. Then the message that another process waits is
-/// for both.
+/// The process has a permit, and a grant for its reader is on its way and unread. A message that another process waits then concerns
+/// both.
 #[tokio::test(start_paused = true)]
-async fn a_reader_whose_grant_is_on_its_way_hears_of_a_waiter_although_a_permit_is_held_here() {
+async fn a_reader_whose_grant_is_on_its_way_is_notified_of_a_waiter_although_a_permit_is_held_here() {
     for bug in [None, Some(Mutant::UnreadGrantNotTold)] {
         let _seeded = Seeded::begin(bug);
         let locks = LockManager::in_memory();
@@ -363,7 +366,7 @@ async fn a_reader_whose_grant_is_on_its_way_hears_of_a_waiter_although_a_permit_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_other_hold_could_use_again_does_not_linger() {
+async fn a_lease_that_no_other_hold_could_use_does_not_linger() {
     let locks = LockManager::builder().linger(LINGER).in_memory();
     let permit = || locks.lock("p", "k").permits(2);
     let brief = || locks.lock("p", "k").read().renew(false);
@@ -378,7 +381,7 @@ async fn what_no_other_hold_could_use_again_does_not_linger() {
     assert_eq!(locks.stats().lingering, 1);
 }
 
-/// Rule 23: the lease ends with the rest. After a hold that outlasts its `at_least` it lingers.
+/// Rule 23: the lease ends with the rest. After a hold longer than its `at_least` it lingers.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_rested_does_not_linger_and_one_that_need_not_rest_does() {
     let locks = LockManager::in_memory();
@@ -396,9 +399,9 @@ async fn a_lease_that_has_rested_does_not_linger_and_one_that_need_not_rest_does
     }
 }
 
-/// Rule S6: a reader gave up after its fencing token was drawn, and the next reader on the same lease wants none.
+/// Rule 8: a reader gave up after its fencing token was drawn, and the next reader on the same lease wants no token.
 #[tokio::test(start_paused = true)]
-async fn a_token_that_no_reader_took_is_not_taken_after_other_owners_have_drawn() {
+async fn a_fencing_token_that_no_reader_took_is_not_used_after_other_owners_drew_theirs() {
     for bug in [None, Some(Mutant::SharedFencesKept)] {
         let _seeded = Seeded::begin(bug);
         let locks = LockManager::in_memory();
@@ -415,7 +418,7 @@ async fn a_token_that_no_reader_took_is_not_taken_after_other_owners_have_drawn(
     }
 }
 
-/// What it has had for a moment is free for others at once.
+/// A request that fails releases at once what it held.
 #[tokio::test(start_paused = true)]
 async fn a_request_for_several_keys_that_fails_lets_none_of_them_linger() {
     for (bug, is_kept) in [(None, false), (Some(Mutant::PartLingers), true)] {

@@ -23,7 +23,7 @@ fn holds_are_looked_after_on_whichever_runtime_the_manager_is_used() {
     }
 }
 
-/// A runtime that lives but is not driven.
+/// The runtime is alive but nobody drives it.
 #[test]
 fn a_hold_lasts_while_the_runtime_that_used_the_manager_first_idles() {
     let locks = LockManager::in_memory();
@@ -35,7 +35,7 @@ fn a_hold_lasts_while_the_runtime_that_used_the_manager_first_idles() {
     for _ in 0..2 {
         let body = async { locks.lock("p", "k").run(sleep(Duration::from_mins(1))).await };
         busy.block_on(body).unwrap();
-        // The keeper of the other runtime is not driven. It may be the last that slept.
+        // The other runtime's keeper is not driven. It may be the last one that slept.
         short(&idle);
     }
 }

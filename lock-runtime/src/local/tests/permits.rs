@@ -1,4 +1,4 @@
-//! Tests: the queue of all permits of a name.
+//! Tests: one queue for all permits of a name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::timing::FREE_PATIENCE;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// What is free is had within this time.
+/// A free permit is acquired within this time.
 const SOON: Duration = Duration::from_millis(20);
 
 fn permit(locks: &LockManager) -> LockRequest {
@@ -25,14 +25,14 @@ fn waiting(locks: &LockManager) -> tokio::task::JoinHandle<LockGuard> {
     tokio::spawn(async { acquiring.await.unwrap() })
 }
 
-/// Whether the second of two waiters gets the permit that comes free, when the guard of a lost permit ended before.
+/// Whether the second of two waiters gets the freed permit when the guard of a lost permit has ended before.
 async fn second_waiter_is_order_of_holds(is_released: bool) -> bool {
     let locks = LockManager::in_memory();
     let lost = permit(&locks).renew(false).expire(SECOND).acquire().await.unwrap();
     let held = permit(&locks).acquire().await.unwrap();
     let (first, second) = (waiting(&locks), waiting(&locks));
     timeout(SECOND + SOON, lost.lost()).await.unwrap();
-    let _first = timeout(SOON, first).await.expect("it has the permit that was lost");
+    let _first = timeout(SOON, first).await.expect("it gets the lost permit");
     if is_released {
         assert!(lost.release().await.is_err());
     } else {
@@ -44,14 +44,14 @@ async fn second_waiter_is_order_of_holds(is_released: bool) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_guard_whose_permit_was_lost_binds_no_waiter() {
+async fn a_guard_whose_permit_was_lost_ties_no_waiter_to_that_permit() {
     for is_released in [true, false] {
         assert!(second_waiter_is_order_of_holds(is_released).await, "released: {is_released}");
     }
 }
 
-/// Whether the only waiter for two permits starts beside these that are held: one of two, and two of four.
-async fn starts_beside_two(is_released: bool, bug: Option<Mutant>) -> bool {
+/// Whether the only waiter for one of two permits starts while one of two and two of four are held.
+async fn starts_while_two_are_held(is_released: bool, bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
     let locks = LockManager::in_memory();
     let (ended, held) = (permit(&locks).acquire().await.unwrap(), permit(&locks).acquire().await.unwrap());
@@ -70,7 +70,7 @@ async fn starts_beside_two(is_released: bool, bug: Option<Mutant>) -> bool {
         }
         guard.release().await.unwrap();
     }
-    // The one that is held now is one less than there may be.
+    // Now one fewer is held than the limit allows.
     let granted = timeout(SOON, waiting).await.expect("there is room").unwrap();
     drop((held, granted));
     assert!(locks.core().table().all().is_empty());
@@ -78,15 +78,18 @@ async fn starts_beside_two(is_released: bool, bug: Option<Mutant>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_is_not_handed_over_beside_as_many_others_as_there_may_be() {
+async fn a_permit_is_not_handed_over_beyond_the_limit_of_permits() {
     for is_released in [true, false] {
-        assert!(!starts_beside_two(is_released, None).await, "released: {is_released}");
-        assert!(starts_beside_two(is_released, Some(Mutant::HandOverUncounted)).await, "released: {is_released}");
+        assert!(!starts_while_two_are_held(is_released, None).await, "released: {is_released}");
+        assert!(
+            starts_while_two_are_held(is_released, Some(Mutant::HandOverUncounted)).await,
+            "released: {is_released}"
+        );
     }
 }
 
-/// Whether a task that did not come when it was called to a permit gets the next one that is free, while another task holds that
-/// first permit for long.
+/// Whether a task that was woken for a permit but not polled gets the next free one, while another task holds the first one for a long
+/// time.
 async fn late_task_is_order_of_holds() -> bool {
     let locks = LockManager::in_memory();
     let (first, second) = (permit(&locks).acquire().await.unwrap(), permit(&locks).acquire().await.unwrap());
@@ -95,7 +98,7 @@ async fn late_task_is_order_of_holds() -> bool {
     let next = waiting(&locks);
     sleep(SOON).await;
     drop(first);
-    let _held = timeout(SECOND, next).await.expect("the late one is passed over");
+    let _held = timeout(SECOND, next).await.expect("the late task is passed over");
     assert!(late.as_mut().now_or_never().is_none(), "both permits are held");
     let behind = waiting(&locks);
     sleep(SOON).await;
@@ -106,13 +109,13 @@ async fn late_task_is_order_of_holds() -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_came_late_to_one_permit_gets_another_that_comes_free() {
+async fn a_task_that_was_late_for_one_permit_gets_another_that_is_released() {
     assert!(late_task_is_order_of_holds().await);
 }
 
 /// At most one body may run with `permits = 1`, and several run with `permits = 4`.
 #[tokio::test(start_paused = true)]
-async fn a_permit_inside_of_one_of_more_permits_is_refused() {
+async fn a_permit_inside_a_body_with_more_permits_is_refused() {
     for (bug, is_refused) in [(None, true), (Some(Mutant::PermitsCoverFewer), false)] {
         let _seeded = Seeded::begin(bug);
         let locks = LockManager::in_memory();
@@ -127,8 +130,8 @@ async fn a_permit_inside_of_one_of_more_permits_is_refused() {
     }
 }
 
-/// In which order tasks get the one of two permits that another process does not have. The first of them asks for it while a task here
-/// has it; the others come later.
+/// The order in which tasks get the one of two permits that another process does not hold. The first task asks for it while a task here
+/// holds it; the others arrive later.
 async fn order_of_holds(later: u32) -> Vec<u32> {
     let locks = LockManager::in_memory();
     let elsewhere = LockManager::builder().label("elsewhere").in_memory_with(&locks).unwrap();
@@ -153,21 +156,21 @@ async fn order_of_holds(later: u32) -> Vec<u32> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_a_permit_goes_before_those_who_come_later() {
+async fn a_task_that_asked_for_a_permit_is_served_before_later_tasks() {
     let in_order: Vec<u32> = (0..=12).collect();
     assert_eq!(order_of_holds(12).await, in_order);
 }
 
-/// Whether a task gets a permit that comes free here though the one in front of it, which asked for another one, is not polled.
+/// A task gets a freed permit even if the task in front of it, which asked for another one, is not polled.
 #[tokio::test(start_paused = true)]
-async fn who_asked_for_a_permit_and_does_not_come_keeps_nobody_out() {
+async fn a_task_that_asked_for_a_permit_and_is_not_polled_keeps_nobody_out() {
     let locks = LockManager::in_memory();
     let elsewhere = LockManager::builder().label("elsewhere").in_memory_with(&locks).unwrap();
     let other = permit(&elsewhere).acquire().await.unwrap();
     for is_dropped in [true, false] {
         let here = permit(&locks).acquire().await.unwrap();
         let mut first = permit(&locks).acquire();
-        assert!((&mut first).now_or_never().is_none(), "it asks, and is not polled any more");
+        assert!((&mut first).now_or_never().is_none(), "it asks, and is not polled again");
         sleep(SOON).await;
         let second = waiting(&locks);
         sleep(SOON).await;
@@ -177,11 +180,11 @@ async fn who_asked_for_a_permit_and_does_not_come_keeps_nobody_out() {
             drop(timeout(SOON, second).await.expect("at once"));
         } else {
             drop(here);
-            // It is called, and waited for.
+            // The first task was woken, and gets some time to be polled.
             let second = timeout(FREE_PATIENCE + SOON, second).await.expect("soon").unwrap();
             assert!(timeout(SECOND / 10, &mut first).await.is_err(), "both permits are in use");
             drop(second);
-            drop(timeout(SOON, first).await.expect("it has kept its place"));
+            drop(timeout(SOON, first).await.expect("it keeps its place"));
         }
         sleep(SECOND).await;
     }

@@ -1,4 +1,4 @@
-//! Tests: messages about a token that no task here uses any more.
+//! Tests: messages about a token that no task here uses any longer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -7,8 +7,7 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use crate::LockManager;
-use crate::clock::Deadline;
-use crate::lock::ReleaseDone;
+use crate::clock::{Deadline, Moment};
 use crate::mutants::{Mutant, Seeded};
 use crate::share::Share;
 use crate::store::{Answer, Ask, Events as _, Pushed, Release, Store as _, exactly_one};
@@ -28,11 +27,11 @@ fn ask(token: &Token, share: Option<Share>) -> Ask {
     }
 }
 
-/// Two processes. The first was granted a lease of this share, for a task that is gone.
+/// Two processes. The first was granted a lease with this share, for a task that is gone.
 async fn granted_to_nobody(share: Option<Share>) -> (LockManager, LockManager, Token) {
     let locks = LockManager::in_memory();
     let beside = LockManager::builder().in_memory_with(&locks).unwrap();
-    let token = locks.core().next_token(false, share);
+    let token = locks.core().next_token(Moment::now(), false, share, None);
     let answer = exactly_one(locks.core().store().ask(&[ask(&token, share)], Deadline::after(CLAIM)).await).unwrap();
     assert!(matches!(answer, Answer::Granted(_)));
     assert!(beside.lock("p", "k").try_acquire().await.unwrap().is_none());
@@ -44,7 +43,7 @@ fn shares() -> [Option<Share>; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stray_grant_is_released_as_the_lease_that_it_is() {
+async fn a_stray_grant_is_released_as_the_kind_of_lease_it_is() {
     for bug in [None, Some(Mutant::StrayShareIsExclusive), Some(Mutant::StrayGrantKept)] {
         for share in shares() {
             let _seeded = Seeded::begin(bug);
@@ -64,7 +63,7 @@ async fn a_stray_grant_is_released_as_the_lease_that_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_nobody_uses_and_that_was_taken_by_force_is_released_at_once() {
+async fn an_unused_lease_that_was_taken_by_force_is_released_at_once() {
     for bug in [None, Some(Mutant::StrayShareIsExclusive)] {
         for share in shares() {
             let _seeded = Seeded::begin(bug);
@@ -72,16 +71,16 @@ async fn a_lease_that_nobody_uses_and_that_was_taken_by_force_is_released_at_onc
             let begin = Instant::now();
             assert!(beside.force_release("p", "k").await.unwrap());
             drop(beside.lock("p", "k").timeout(CLAIM * 2).acquire().await.unwrap());
-            // Otherwise the mark ends by itself, after a claim.
+            // Otherwise the mark expires after a claim.
             let is_at_once = begin.elapsed() < CLAIM / 2;
             assert_eq!(is_at_once, bug.is_none() || share.is_none(), "{share:?}, {bug:?}");
         }
     }
 }
 
-/// A task whose turn was taken finds out late that its ask is wanted no more. Another task got the lock under the same token.
+/// An overtaken task learns late that its ask is no longer wanted. By then another task got the lock under the same token.
 #[tokio::test(start_paused = true)]
-async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
+async fn a_token_that_a_task_is_releasing_is_withdrawn_only_after_the_release() {
     for is_releasing in [true, false] {
         let locks = LockManager::in_memory();
         let guard = locks.lock("p", "k").acquire().await.unwrap();
@@ -90,20 +89,20 @@ async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
         let token = slot.state.lock().lock.take_any_lease().token;
         slot.step(|_, out| out.is_overtaken = true);
         if is_releasing {
-            slot.state.lock().lock.note_release_begun(&token);
+            slot.state.lock().lock.note_ending(token.clone(), 0, None);
         }
         let ask = ask(&token, None);
         let mut unanswered = pin!(std::future::pending::<()>());
         let late = slot.while_wanted(overtakes, &ask, unanswered.as_mut());
         assert_eq!(late.now_or_never(), Some(None));
         assert_eq!(locks.is_locked("p", "k").await.unwrap(), is_releasing);
-        let done = slot.note_release_done(&token);
-        assert_eq!(matches!(done, ReleaseDone::Done { may_be_granted_again: true, .. }), is_releasing, "{done:?}");
+        let ended = slot.end_use(&token);
+        assert_eq!(ended.is_some_and(|ended| ended.may_be_granted_again), is_releasing);
         drop(guard);
     }
 }
 
-/// The keeper has sent it, too: but perhaps before the server executed the ask.
+/// The keeper has sent the withdrawal too, but perhaps before the server executed the ask.
 #[tokio::test(start_paused = true)]
 async fn a_withdrawal_whose_connection_ended_before_its_answer_is_sent_again() {
     for (bug, is_free) in [(None, true), (Some(Mutant::LostWithdrawalForgotten), false)] {

@@ -1,4 +1,4 @@
-//! Tests: in whatever order two threads come to the timer of a lease, what was decided last stands.
+//! Tests: whatever the order in which two threads reach a lease's timer, the last decision counts.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::lock::{Action, Trigger};
 use crate::mutants::{Mutant, Seeded};
 use crate::protocol::Renewed;
 
-/// A timer that is set after the decision on it, and in two steps: into the schedule, then into the slot. Another thread may do
-/// anything between the steps.
+/// A timer that is set after its decision, in two steps: in the schedule, then in the slot. Another thread may do anything between the
+/// steps.
 struct Later {
     slot: Arc<Slot>,
     at: Instant,
@@ -27,12 +27,12 @@ thread_local! {
     static POSTPONED: RefCell<Vec<Later>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What [`Mutant::TimerSetLater`] does in place of setting the timer.
+/// What [`Mutant::TimerSetLater`] does instead of setting the timer.
 pub(in crate::local) fn postpone(slot: &Arc<Slot>, at: Instant) {
     POSTPONED.with_borrow_mut(|postponed| postponed.push(Later { slot: Arc::clone(slot), at, due: None }));
 }
 
-/// A thread that decides on a timer. Without the bug its first step is all that it does.
+/// A thread that decides on a timer. Without the bug it has one step only.
 struct Thread<'a> {
     bug: Option<Mutant>,
     decide: Option<Box<dyn FnOnce() + 'a>>,
@@ -65,8 +65,8 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// Whether a lease that lingers is released in time. Its hold ends while the keeper has the answer to a renewal. `order` has a 1
-/// for each step of the keeper, and a 0 for each step of the task.
+/// Whether a lingering lease is released in time. Its hold ends while the keeper has the answer to a renewal. `order` has a 1 for each
+/// step of the keeper, and a 0 for each step of the task.
 async fn lingers_in_time(order: u32, bug: Option<Mutant>) -> bool {
     const LINGER: Duration = Duration::from_millis(100);
     let locks = LockManager::in_memory();
@@ -96,8 +96,7 @@ async fn in_each_order_of_the_keeper_and_a_task_a_lease_lingers_for_its_time() {
     assert_eq!((orders, late), (20, 0));
 }
 
-/// Whether the next hold lasts. The lease before it lingers for a moment, and the thread that ended its hold stands still before this
-/// step.
+/// Whether the next hold lasts. The lease before it lingers briefly, and the thread that ended its hold is stopped before this step.
 async fn next_hold_lasts(before: usize, bug: Option<Mutant>) -> bool {
     let locks = LockManager::in_memory();
     let request = || locks.lock("p", "k").expire(Duration::from_secs(1));
@@ -118,7 +117,7 @@ async fn next_hold_lasts(before: usize, bug: Option<Mutant>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wherever_a_thread_stands_still_that_ends_a_hold_the_next_hold_is_renewed() {
+async fn the_next_hold_is_renewed_wherever_the_thread_that_ends_a_hold_stalls() {
     for (bug, is_caught) in [(None, false), (Some(Mutant::TimerSetLater), true)] {
         let mut lost = 0;
         for before in 0..=Thread::STEPS {
@@ -128,10 +127,10 @@ async fn wherever_a_thread_stands_still_that_ends_a_hold_the_next_hold_is_renewe
     }
 }
 
-/// What is noted past a step would leave the keeper with entries for a lease that is gone.
+/// If such a change were only noted, the keeper would keep entries for a lease that is gone.
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "such a change is a step")]
-async fn a_change_from_which_something_follows_is_not_only_noted() {
+async fn a_change_with_consequences_must_be_a_step() {
     let locks = LockManager::in_memory();
     let _guard = locks.lock("p", "k").acquire().await.unwrap();
     locks.core().table().get("p:k").unwrap().note(crate::lock::Lock::track);

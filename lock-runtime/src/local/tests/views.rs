@@ -1,4 +1,4 @@
-//! Tests: what is seen of holds that have ended. What their handles do does not touch the next hold.
+//! Tests: what ended holds still show. What their handles do does not affect the next hold.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::clock::Deadline;
 use crate::store::Renewed;
 use crate::{LockError, LockManager};
 
-/// The answer to an extension comes after the lease and its token were handed over to the next hold.
+/// The answer to an extension arrives after the lease and its token were handed over.
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_comes_too_late_does_not_end_the_next_hold() {
     let locks = LockManager::in_memory();
@@ -19,15 +19,15 @@ async fn an_extension_that_comes_too_late_does_not_end_the_next_hold() {
     let (lease, before) = (Deadline::after(Duration::from_secs(20)), next.remaining());
     assert!(handle.on_renewed(Renewed::Until(lease), lease).unwrap_err().is_lost());
     assert!(next.is_valid() && next.remaining() <= before, "{:?}", next.remaining());
-    // That the store does not know the lease concerns the hold that has the lease now.
+    // That the store does not know the lease matters to the hold that has the lease now.
     assert!(handle.on_renewed(Renewed::NotOwned, lease).unwrap_err().is_lost());
     assert!(!next.is_valid());
     assert!(next.release().await.unwrap_err().is_lost());
 }
 
-/// Nobody holds the lock, and the end of its rest is known.
+/// No task holds the lock, and it is known when its rest ends.
 #[tokio::test(start_paused = true)]
-async fn a_try_is_told_when_the_rest_of_a_lock_is_over() {
+async fn a_refused_try_says_when_the_rest_of_the_lock_ends() {
     let (locks, second) = (LockManager::in_memory(), Duration::from_secs(1));
     locks.lock("p", "k").at_least(second * 9).run(tokio::time::sleep(second)).await.unwrap();
     let told = locks.lock("p", "k").timeout(Duration::ZERO).acquire().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Tests: whoever calls a task, or forgets it, holds no lock meanwhile. A waker may do anything, also when it is dropped.
+//! Tests: no mutex is held while a task is woken or its waker dropped. A waker may do anything, even when it is dropped.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -15,7 +15,7 @@ use crate::{LockError, LockGuard, LockManager, OnBusy};
 
 const PATIENT: Duration = Duration::from_secs(60);
 
-/// A task that tells, when it is called and when it is forgotten, whether another thread has to wait for a lock of the manager.
+/// A task that reports, when it is woken and when its waker is dropped, whether another thread would have to wait for the manager's mutex.
 struct Task {
     locks: LockManager,
     called: Sender<bool>,
@@ -63,7 +63,7 @@ async fn a_task_that_is_replaced_is_woken_without_the_lock_of_the_table() {
     }
 }
 
-/// A request of a task that waits somewhere else in each.
+/// The request of a task that waits at this place.
 fn waiting(locks: &LockManager, place: &str) -> BoxFuture<'static, Result<LockGuard, LockError>> {
     let request = |key| locks.lock("p", key).timeout(PATIENT);
     match place {
@@ -75,7 +75,7 @@ fn waiting(locks: &LockManager, place: &str) -> BoxFuture<'static, Result<LockGu
     }
 }
 
-/// As in the thread pool of `futures`: the last waker is the last that knows of its task.
+/// As in the thread pool of `futures`: the last waker may hold the last reference to its task.
 #[tokio::test(start_paused = true)]
 async fn a_task_whose_future_moves_to_another_or_is_dropped_ends_without_any_lock() {
     for place in ["for a hold", "for readers", "for any permit", "for one of several keys"] {
@@ -90,13 +90,13 @@ async fn a_task_whose_future_moves_to_another_or_is_dropped_ends_without_any_loc
                 assert!(acquiring.as_mut().poll(&mut Context::from_waker(&task)).is_pending());
             }
             drop(task);
-            assert!(is_locked.try_recv().is_err(), "{place}: somebody knows it");
+            assert!(is_locked.try_recv().is_err(), "{place}: somebody still refers to it");
             if moves {
                 assert!((&mut acquiring).now_or_never().is_none());
             } else {
                 drop(acquiring);
             }
-            // A timer or the background work may be the last that knows it.
+            // A timer or the background work may hold the last reference.
             for _ in 0..3 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -106,7 +106,7 @@ async fn a_task_whose_future_moves_to_another_or_is_dropped_ends_without_any_loc
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_that_waits_for_the_last_hold_is_called_without_the_lock_of_the_table() {
+async fn a_shutdown_that_waits_for_the_last_hold_is_woken_without_the_lock_of_the_table() {
     for bug in [None, Some(Mutant::CallsUnderTable)] {
         let _seeded = Seeded::begin(bug);
         let locks = LockManager::in_memory();

@@ -10,7 +10,7 @@ use crate::mutants::{Mutant, Seeded};
 use crate::options::LockOptions;
 use crate::{LockError, LockManager};
 
-/// Whether a body that waits is stopped at once, whose hold was lost just before its first step.
+/// Whether a waiting body is stopped at once if its hold was lost just before its first step.
 async fn is_stopped(bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
     let engine = LockManager::in_memory().engine;
@@ -18,7 +18,7 @@ async fn is_stopped(bug: Option<Mutant>) -> bool {
     let slot = engine.core().table().get("p:k").unwrap();
     engine.core().revoke(&slot, None, LossReason::NotKnown);
     let begin = Instant::now();
-    // When the time is over, the body is polled once more, and then it is stopped in any case.
+    // When the time is over, the body is polled once more, and then stopped in any case.
     let stopped = timeout(Duration::from_secs(9), held.protect(pending::<()>())).await;
     assert!(matches!(stopped, Ok(Err(LockError::Lost { completed: false, .. }))), "{stopped:?}");
     begin.elapsed() < Duration::from_secs(1)

@@ -1,16 +1,17 @@
-//! Tests: what a lease knows of its time.
+//! Tests: how a lease keeps its time.
 
 use super::*;
-use crate::lock::plain::Plain;
+use crate::lock::tests::plain::Plain;
 use crate::mutants::{Mutant, Seeded};
 use crate::protocol::Pushed;
 
 const LONG: Duration = Duration::from_secs(9);
 
 #[test]
-fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_released() {
+fn an_answer_after_the_push_counts_when_the_lease_is_released() {
     let token = Token::foreign("t");
-    let mut pending = PendingAsk::sent_along(token.clone(), None, CLAIM, Moment::now());
+    let mut pending = PendingAsk::new(token.clone(), None, CLAIM);
+    pending.note_sent(Moment::now(), 0, true);
     let claim = CLAIM;
     pending.on_push(&Pushed { token, claim, store_micros: 0, contended: false, node: None, unconfirmed: false });
     let env = Plain::new();
@@ -18,7 +19,7 @@ fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_releas
     assert!(Lease::new(&pending, &grant, &env).release(&env).queued);
 }
 
-/// A push is dated by an ask that was sent long before. Once it is confirmed the lease is as old as the grant, and not as the ask.
+/// A push gets its date from an ask that was sent long before. Once confirmed, the lease is as old as the grant, not as the ask.
 #[tokio::test(start_paused = true)]
 async fn a_pushed_grant_is_not_as_old_as_the_ask_that_dates_it() {
     let (pending, sent, env) = (PendingAsk::new(Token::foreign("t"), None, CLAIM), Moment::now(), Plain::new());
@@ -49,7 +50,7 @@ fn what_is_written_back_is_the_last_fencing_token_used() {
     assert_eq!(Fences::default().unused(), None);
 }
 
-/// Rules 19 and 20: others, or a body inside of the hold, may have drawn greater tokens since.
+/// Rule 8: meanwhile others, or a body inside the hold, may have drawn greater tokens.
 #[tokio::test(start_paused = true)]
 async fn fencing_tokens_that_were_reserved_before_the_lease_lapsed_are_forgotten() {
     let (pending, sent, env) = (PendingAsk::new(Token::foreign("t"), None, CLAIM), Moment::now(), Plain::new());

@@ -1,13 +1,13 @@
 use tokio::time::advance;
 
-use super::super::plain::Plain;
+use super::super::tests::plain::Plain;
 use super::*;
 use crate::BackendError;
 use crate::clock::Drift;
 use crate::mutants::{Mutant, Seeded};
 use crate::timing::CLAIM;
 
-/// That of a task that waits.
+/// The ask of a waiting task.
 fn pending() -> PendingAsk {
     PendingAsk { waits: true, ..PendingAsk::new(Token::foreign("t"), None, CLAIM) }
 }
@@ -27,7 +27,7 @@ fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
 }
 
 #[test]
-fn an_answer_that_is_read_after_its_connection_broke_is_not_the_last_word() {
+fn a_task_asks_again_when_its_connection_broke_before_it_read_the_answer() {
     for is_interrupted in [false, true] {
         let mut pending = pending();
         pending.note_sent(Moment::now(), 0, true);
@@ -59,7 +59,7 @@ fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock()
 }
 
 #[test]
-fn an_owner_that_was_to_be_gone_and_is_not_renews() {
+fn an_owner_that_is_still_there_after_its_lease_should_have_expired_renews() {
     let mut pending = pending();
     for (owner, frees_in, renews) in
         [("x", 9000, false), ("x", 0, false), ("x", 11, true), ("x", 9000, true), ("y", 0, false), ("y", 99, true)]
@@ -80,23 +80,23 @@ fn an_ask_that_came_just_before_the_end_of_a_lease_is_repeated_at_that_end() {
     }
 }
 
-/// Its grant was taken before it was read: what stands at the lock is its own mark, which a waiter would wait for.
+/// The grant was taken before it was read. The store still has the ask's own mark, which a waiter would wait for.
 #[test]
-fn an_ask_whose_grant_was_taken_by_force_is_begun_anew() {
-    for (bug, owner, is_begun_anew) in
+fn an_ask_whose_grant_was_taken_by_force_starts_again() {
+    for (bug, owner, starts_again) in
         [(None, "t|forced", true), (None, "x|forced", false), (Some(Mutant::ForcedAskWaits), "t|forced", false)]
     {
         for waits in [true, false] {
             let (_seeded, mut pending) = (Seeded::begin(bug), PendingAsk { waits, ..pending() });
             refuse(&mut pending, busy(owner, 1, 9));
-            assert_eq!(pending.must_restart(), is_begun_anew, "{owner}, {bug:?}");
-            assert_eq!(pending.may_stand(), waits || is_begun_anew, "{owner}, {bug:?}: it is withdrawn");
+            assert_eq!(pending.is_forced(), starts_again, "{owner}, {bug:?}");
+            assert_eq!(pending.may_stand(), waits || starts_again, "{owner}, {bug:?}: it is withdrawn");
         }
     }
 }
 
-/// Whoever stands in front may be dead, and nobody reads its grant. So the keeper asks when the owner's lease is over, also for a task
-/// that is not polled.
+/// The waiters in front may be dead with unread grants. So the keeper asks when the owner's lease is over, even for a task that is not
+/// polled.
 #[tokio::test(start_paused = true)]
 async fn a_pause_ends_with_the_lease_of_an_owner_that_was_not_seen_to_renew() {
     let pause = Duration::from_secs(8);
@@ -116,7 +116,7 @@ async fn a_pause_ends_with_the_lease_of_an_owner_that_was_not_seen_to_renew() {
     }
 }
 
-/// A task that is not polled reads its answer long after the keeper has asked again.
+/// A task that is polled late reads its answer long after the keeper has asked again.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_is_read_after_a_later_one_says_nothing_new() {
     let short = Duration::from_millis(9);
@@ -135,17 +135,17 @@ async fn a_refusal_that_is_read_after_a_later_one_says_nothing_new() {
     }
 }
 
-/// A later task would fail by it, which the store would not refuse.
+/// Otherwise it would fail a later task that the store would not refuse.
 #[test]
 fn a_denial_is_forgotten_with_the_next_answer_the_next_push_and_the_next_token() {
     for (bug, is_told) in [(None, false), (Some(Mutant::DenialOutlivesAnswer), true)] {
         let _seeded = Seeded::begin(bug);
         let denied = || {
             let mut pending = pending();
-            pending.on_denial(StoreError::never(BackendError::new("NOPERM")));
+            pending.denial = Some(Box::new(StoreError::never(BackendError::new("NOPERM"))));
             pending
         };
-        assert!(denied().take_denial().is_some());
+        assert!(denied().denial.is_some());
         let (mut answered, mut pushed, mut restarted) = (denied(), denied(), denied());
         refuse(&mut answered, busy("x", 1, 9));
         pushed.on_push(&Pushed {
@@ -157,8 +157,8 @@ fn a_denial_is_forgotten_with_the_next_answer_the_next_push_and_the_next_token()
             unconfirmed: false,
         });
         restarted.restart(Token::foreign("u"));
-        assert_eq!(answered.take_denial().is_some(), is_told, "{bug:?}");
-        assert_eq!(pushed.take_denial().is_some(), is_told, "{bug:?}");
-        assert!(restarted.take_denial().is_none());
+        assert_eq!(answered.denial.is_some(), is_told, "{bug:?}");
+        assert_eq!(pushed.denial.is_some(), is_told, "{bug:?}");
+        assert!(restarted.denial.is_none());
     }
 }

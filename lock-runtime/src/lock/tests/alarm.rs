@@ -3,7 +3,7 @@
 use super::*;
 use crate::timing::ALARM_AFTER;
 
-/// A hold whose last renewal armed the alarm.
+/// A hold whose last renewal has armed the alarm.
 fn armed() -> Stage {
     let mut stage = Stage::new();
     stage.hold(&request());
@@ -12,7 +12,7 @@ fn armed() -> Stage {
     assert!(!confirmation.arms, "a hold that is not confirmed may end soon");
     stage.renewed(&confirmation, stage.now(), Some(stage.until(LEASE)));
     stage.let_pass(ALARM_AFTER);
-    let Some(Action::Renew(renewal)) = stage.look(Trigger::Timer) else { panic!("its alarm is to be armed") };
+    let Some(Action::Renew(renewal)) = stage.look(Trigger::Timer) else { panic!("it has to arm its alarm") };
     assert!(renewal.arms);
     stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
     stage
@@ -26,7 +26,7 @@ fn one_alarm_causes_one_verification() {
     assert!(matches!(stage.look(Trigger::Verify), Some(Action::Renew(_))));
 }
 
-/// If it did, a key that somebody changes all the time would be verified all the time.
+/// Otherwise a key that keeps being changed would be verified all the time.
 #[test]
 fn a_verification_arms_no_alarm() {
     for (bug, arms) in [(None, false), (Some(Mutant::VerificationArms), true)] {

@@ -4,7 +4,7 @@ use super::*;
 use crate::token::Process;
 
 #[test]
-fn a_grant_is_a_hold_as_soon_as_its_task_looks() {
+fn a_grant_is_a_hold_as_soon_as_its_task_is_polled() {
     let mut stage = Stage::new();
     let id = stage.enter_first(&request());
     let ask = stage.ask(id, &request());
@@ -24,7 +24,7 @@ fn a_task_that_is_refused_waits_in_the_queue_of_the_store() {
 }
 
 #[test]
-fn an_answer_of_a_lease_that_is_here_already_changes_it_no_more_than_by_who_waits() {
+fn a_second_answer_for_a_lease_changes_only_whether_others_wait() {
     let mut stage = Stage::new();
     let id = stage.enter_first(&request());
     let ask = stage.ask(id, &request());
@@ -38,9 +38,9 @@ fn an_answer_of_a_lease_that_is_here_already_changes_it_no_more_than_by_who_wait
     assert!(lease.until.remaining_at(now) <= CLAIM);
 }
 
-/// Rule 12: such a grant is released.
+/// Rule 1: a grant for which no task waits is released.
 #[test]
-fn a_grant_that_nobody_here_waits_for_is_told_from_a_refusal() {
+fn a_grant_for_which_nobody_here_waits_differs_from_a_refusal() {
     let mut stage = Stage::new();
     let id = stage.enter_first(&request());
     let ask = stage.ask(id, &request());
@@ -51,7 +51,7 @@ fn a_grant_that_nobody_here_waits_for_is_told_from_a_refusal() {
 
 #[test]
 fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
-    let ours = Process::new("ben").next_token(false, None);
+    let ours = Process::new("ben").next_token(Moment::now(), false, None, None);
     let stranger = || Token::foreign("a stranger's");
     for (owner, endless, holder) in [
         (ours.clone(), false, Some("ben")),
@@ -67,9 +67,10 @@ fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
     }
 }
 
-/// Rule L7. An earlier sending of the same ask may have been granted, so the ask is still withdrawn when its task leaves.
+/// Rule L7: what no task takes goes back to the store. An earlier copy of the same ask may have been granted, so the ask is still
+/// withdrawn when its task leaves.
 #[test]
-fn that_a_repetition_came_too_late_is_no_answer() {
+fn a_repetition_that_was_too_late_is_no_answer() {
     for (bug, is_withdrawn) in [(None, true), (Some(Mutant::LateIsAnswer), false)] {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::polling();

@@ -3,13 +3,13 @@
 use super::*;
 
 #[test]
-fn all_who_wait_are_woken_and_nothing_is_left_of_them() {
+fn all_waiters_are_woken_and_nothing_is_left_of_them() {
     let mut stage = Stage::new();
     let id = stage.hold(&request());
     let waiting = [(); 3].map(|()| stage.wait(&request()));
     stage.close(|_| true);
     assert_eq!(stage.woken(), waiting);
-    assert!(stage.lock.is_held(), "who holds the lock goes on");
+    assert!(stage.lock.is_held(), "the hold goes on");
     assert!(matches!(stage.end(id), Ending::Free(_)) && stage.is_unused());
 }
 
@@ -25,9 +25,9 @@ fn a_task_that_is_not_polled_is_not_waited_for() {
     assert!(stage.effects.releases.len() == 1 && stage.is_unused());
 }
 
-/// The shutdown waits for the body in which it waits.
+/// The shutdown waits for the body in which this task waits.
 #[test]
-fn who_waits_inside_of_a_body_waits_on() {
+fn a_task_that_waits_inside_a_body_keeps_waiting() {
     let mut stage = Stage::new();
     let inside = ResolvedRequest { is_inside: true, ..request() };
     let first = stage.hold(&request());

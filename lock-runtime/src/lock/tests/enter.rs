@@ -1,14 +1,14 @@
-//! A task comes.
+//! A task enters.
 
 use super::*;
 
 #[test]
-fn a_task_that_comes_first_asks_and_the_next_waits() {
+fn the_first_task_asks_and_the_next_waits() {
     let mut stage = Stage::new();
     let first = stage.enter_first(&request());
     assert!(matches!(stage.step(first, &request()), Step::Claim(_)) && !stage.lock.is_held());
     stage.wait(&request());
-    assert_eq!(stage.lock.waiting(), 2, "who asks waits, too");
+    assert_eq!(stage.lock.waiting(), 2, "the task that asks waits, too");
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_single_try_does_not_wait_here() {
 }
 
 #[test]
-fn who_replaces_the_holder_does_not_wait_for_it() {
+fn a_request_that_replaces_the_holder_does_not_wait_for_it() {
     let mut stage = Stage::new();
     stage.hold(&request());
     let newest = ResolvedRequest { on_busy: OnBusy::Replace, ..request() };
@@ -39,7 +39,7 @@ fn a_lease_that_lingers_is_there_at_once() {
     assert!(matches!(stage.enter(&lingers), Entered::First { has_lease: true, .. }));
 }
 
-/// Rule S5: no reader comes in front of a writer that waits.
+/// Rule S5: no reader overtakes a waiting writer.
 #[test]
 fn a_reader_joins_the_readers_that_hold_the_lock_unless_somebody_waits() {
     for (bug, others_wait, joins) in
@@ -55,7 +55,7 @@ fn a_reader_joins_the_readers_that_hold_the_lock_unless_somebody_waits() {
     }
 }
 
-/// Those who have the hold have a short lease, which is always good for them.
+/// The readers that hold the lock use a short lease, which is always long enough for them.
 #[test]
 fn a_reader_that_wants_a_long_lease_joins_readers_with_a_short_one() {
     let short = ResolvedRequest { expire: Duration::from_millis(500), ..reader() };

@@ -1,10 +1,11 @@
-//! A task gives up: what is it told? (Promise 7: the last answer decides.)
+//! A task gives up: which error does it get? (Promise 7: the last answer decides.)
 
 use super::*;
 use crate::BackendError;
+use crate::keep_alive::KeepAlive;
 use crate::protocol::{Reach, StoreError};
 
-/// A task that gives up, and what it knows.
+/// A task that gives up, and what it has learned.
 struct GivingUp {
     stage: Stage,
     request: ResolvedRequest,
@@ -12,7 +13,7 @@ struct GivingUp {
 }
 
 impl GivingUp {
-    /// It has asked. Then its ask was withdrawn, so the lock knows nothing of it any more.
+    /// Has asked. The ask was then withdrawn, so the lock has forgotten it.
     fn after_ask(request: ResolvedRequest) -> Self {
         let mut stage = Stage::new();
         let id = stage.enter_first(&request);
@@ -23,7 +24,7 @@ impl GivingUp {
         Self { stage, request, attempt }
     }
 
-    /// Another task here has asked. Returns its ask.
+    /// Waits behind another task here, which has asked. Returns that ask.
     fn behind_sibling(request: ResolvedRequest) -> (Self, Ask) {
         let mut stage = Stage::new();
         let sibling = stage.enter_first(&request);
@@ -32,12 +33,12 @@ impl GivingUp {
         (Self { stage, request, attempt }, ask)
     }
 
-    fn told(mut self, told: Told) -> Self {
-        self.attempt.record_success(told);
+    fn answered(mut self, answer: LastAnswer) -> Self {
+        self.attempt.record_success(answer);
         self
     }
 
-    /// Its command failed that had this much time: without an answer, or as `reach` says.
+    /// A command with this much time has failed: without an answer, or as `reach` says.
     fn failed(mut self, time: Duration, reach: Reach) -> Self {
         let error = StoreError { out_of_time: true, reach, ..StoreError::later(BackendError::new("no answer")) };
         let deadline = Deadline::new(self.stage.now(), time);
@@ -47,7 +48,7 @@ impl GivingUp {
         self
     }
 
-    /// In one word.
+    /// The reason in one word.
     fn word(&self) -> &'static str {
         let Self { stage, request, attempt } = self;
         match stage.lock.why_no_hold(request, attempt, &stage.env, stage.now()) {
@@ -60,17 +61,18 @@ impl GivingUp {
 }
 
 #[test]
-fn a_task_says_busy_only_when_its_last_answer_was() {
+fn a_task_reports_busy_only_when_its_last_answer_was_busy() {
     let words = |bug| {
         let _seeded = Seeded::begin(bug);
-        [Told::No, Told::Nothing, Told::Lost].map(|told| GivingUp::after_ask(single_try()).told(told).word())
+        [LastAnswer::Busy, LastAnswer::None, LastAnswer::Lost]
+            .map(|answer| GivingUp::after_ask(single_try()).answered(answer).word())
     };
     assert_eq!(words(None), ["busy", "silent", "silent"]);
     assert_eq!(words(Some(Mutant::SilenceIsBusy)), ["busy"; 3]);
 }
 
 #[test]
-fn who_waited_behind_a_task_here_is_told_what_the_store_has_told_that_one() {
+fn a_waiter_behind_a_task_here_reports_the_last_answer_of_the_store() {
     let (mut task, ask) = GivingUp::behind_sibling(request());
     task.stage.let_pass(Duration::from_millis(100));
     assert_eq!(task.word(), "silent");
@@ -80,8 +82,26 @@ fn who_waited_behind_a_task_here_is_told_what_the_store_has_told_that_one() {
     assert_eq!(task.word(), "failed", "the last answer decides");
 }
 
+/// From afar, the last of several keys may have less time left than an answer takes.
 #[test]
-fn what_happens_here_is_known_without_the_store() {
+fn one_of_several_keys_behind_a_task_that_asked_later_than_the_whole_request_is_busy() {
+    for (before, word) in [(Duration::ZERO, "silent"), (Duration::from_secs(1), "here")] {
+        let mut stage = Stage::new();
+        let (begun, time) = (stage.now(), Duration::from_secs(2));
+        let whole = Whole { give_up: Deadline::new(begun, time), latest: Deadline::new(begun, time), is_begun: true };
+        let left = Duration::from_millis(100);
+        let request = request().part_of(whole, left, &KeepAlive::new(begun));
+        stage.let_pass(before);
+        let sibling = stage.enter_first(&super::request());
+        stage.ask(sibling, &super::request());
+        let attempt = Attempt::new(&request, Duration::from_millis(500), || stage.now());
+        stage.let_pass(left);
+        assert_eq!(GivingUp { stage, request, attempt }.word(), word, "{before:?}");
+    }
+}
+
+#[test]
+fn a_single_try_knows_without_the_store_that_its_own_process_is_in_the_way() {
     let mut stage = Stage::new();
     stage.hold(&request());
     let attempt = Attempt::new(&single_try(), Duration::from_secs(1), || stage.now());
@@ -95,7 +115,17 @@ fn what_happens_here_is_known_without_the_store() {
     }
 }
 
-/// A command that had the whole command timeout is an answer: the server gave none. One that the task's own timeout cut short is none.
+/// It found a free lease here and drew a token for it. Meanwhile the lease was released, and another task here asked.
+#[test]
+fn a_single_try_whose_lease_went_to_another_task_here_is_busy() {
+    let mut task = GivingUp::after_ask(single_try());
+    task.attempt = Attempt::new(&task.request, Duration::from_millis(500), || task.stage.now());
+    task.attempt.note_sent(false);
+    assert_eq!(task.answered(LastAnswer::Owned).word(), "here");
+}
+
+/// If a command had the whole command timeout, its failure counts: the server did not answer. If the task's own timeout was shorter, its
+/// failure says nothing.
 #[test]
 fn a_command_that_the_timeout_cut_short_says_nothing_of_the_store() {
     let word = |time, reach| {
@@ -108,13 +138,13 @@ fn a_command_that_the_timeout_cut_short_says_nothing_of_the_store() {
     assert_eq!([10, 500].map(|time| word(time, Reach::Unsent)), ["failed"; 2], "there is no connection");
 }
 
-/// What was granted to it is no permit that it may have, or was taken by force before the hold began. Whether the lock is free is not
-/// known.
+/// It was granted a permit that it may not have, or the grant was taken by force before the hold began. It is not known whether the lock
+/// is free.
 #[test]
 fn a_single_try_whose_grant_is_gone_asks_again() {
     for (bug, is_over) in [(None, false), (Some(Mutant::GrantThatIsGoneIsAnswer), true)] {
         let _seeded = Seeded::begin(bug);
-        let task = GivingUp::after_ask(single_try()).told(Told::Yes);
+        let task = GivingUp::after_ask(single_try()).answered(LastAnswer::Owned);
         assert_eq!(task.attempt.is_time_up(task.stage.now(), false), is_over);
     }
 }

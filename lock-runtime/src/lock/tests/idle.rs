@@ -1,11 +1,11 @@
-//! What lies free is taken by a task that is polled, or goes back to the store (rule L7).
+//! A free lease is taken by a task that is polled, or goes back to the store (rule L7).
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::timing::UNUSED_LEASE_KEPT_FOR;
 
-/// The lock was held, and tasks wait. The first of them is woken.
+/// The lock was held, and tasks wait. The first one is woken.
 fn free(waiting: usize) -> (Stage, Vec<u64>) {
     let mut stage = Stage::new();
     let first = stage.hold(&request());
@@ -22,9 +22,9 @@ fn a_task_that_is_polled_in_time_has_the_lock() {
     assert!(stage.takes(waiting[0], &request()));
 }
 
-/// A wake takes a while.
+/// A woken task gets some time to be polled.
 #[test]
-fn whoever_was_woken_is_not_overtaken_for_a_tick() {
+fn a_woken_task_is_not_overtaken_for_a_tick() {
     for (bug, is_overtaken) in [(None, false), (Some(Mutant::NewcomersOvertake), true)] {
         let _seeded = Seeded::begin(bug);
         let (mut stage, waiting) = free(2);
@@ -54,9 +54,9 @@ fn a_task_that_is_polled_late_takes_what_nobody_else_has_taken() {
     assert!(stage.takes(waiting[0], &request()));
 }
 
-/// When all are asleep.
+/// All tasks are asleep.
 #[test]
-fn what_nobody_takes_goes_to_the_first_who_comes() {
+fn a_lease_that_nobody_takes_goes_to_the_first_task_that_is_polled() {
     let (mut stage, _) = free(1);
     assert!(!stage.tick_for(TICK * 2), "the lease is kept for a while");
     let next = stage.enter_first(&request());
@@ -80,7 +80,7 @@ fn each_tick_wakes_twice_as_many_as_the_one_before() {
     }
 }
 
-/// What no task here takes is released when another process waits, and after 0.9 s in any case.
+/// A lease that no task takes is released when another process waits, and after 0.9 s in any case.
 #[test]
 fn a_lease_that_nobody_takes_is_not_kept_from_others() {
     for others_wait in [true, false] {
@@ -97,7 +97,7 @@ fn a_lease_that_nobody_takes_is_not_kept_from_others() {
     }
 }
 
-/// Two slow processes do not pass a lock to each other for ever.
+/// Otherwise two slow processes would pass a lock back and forth forever.
 #[test]
 fn a_process_that_did_not_take_a_lease_has_twice_as_long_for_the_next() {
     let (mut stage, waiting) = free(1);
@@ -112,9 +112,9 @@ fn a_process_that_did_not_take_a_lease_has_twice_as_long_for_the_next() {
     assert!(stage.tick_for(FREE_PATIENCE + TICK * 2));
 }
 
-/// It has sent a command, and is not polled when the answer is there.
+/// It has sent a command, and is not polled when the answer arrives.
 #[test]
-fn a_task_that_does_not_read_its_answer_acts_no_more() {
+fn a_task_that_does_not_read_its_answer_loses_its_turn() {
     for (bug, is_taken) in [(None, true), (Some(Mutant::OverdueTaskActs), false)] {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::new();
@@ -131,9 +131,26 @@ fn a_task_that_does_not_read_its_answer_acts_no_more() {
     }
 }
 
-/// Rule L2. Another task has drawn meanwhile, and greater tokens.
+/// The first task asked for a lease that is as short as an answer takes.
 #[test]
-fn what_an_overtaken_task_has_drawn_is_not_used() {
+fn that_a_short_lease_was_over_says_nothing_about_a_request_for_a_long_one() {
+    let mut stage = Stage::new();
+    let short = ResolvedRequest { expire: FREE_PATIENCE, ..request() };
+    let first = stage.enter_first(&short);
+    let ask = stage.ask(first, &short);
+    let until = Deadline::new(stage.now(), ask.claim);
+    stage.let_pass(ask.claim + MOMENT);
+    stage.answer(&ask, Answer::Granted(Grant { until, contended: false, fence: None }));
+    assert!(matches!(stage.step(first, &short), Step::Confirm(_)));
+    let now = stage.now();
+    let took = |request| stage.lock.outlived_lease(first, request, now, &stage.env);
+    assert!(took(&short).is_some());
+    assert_eq!(took(&request()), None);
+}
+
+/// Rule L2: fencing tokens grow. Meanwhile another task has drawn greater ones.
+#[test]
+fn the_fencing_tokens_that_an_overtaken_task_drew_are_not_used() {
     for (bug, is_used) in [(None, false), (Some(Mutant::OvertakenDrawCounts), true)] {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::new();
@@ -158,7 +175,7 @@ fn what_an_overtaken_task_has_drawn_is_not_used() {
     }
 }
 
-/// What happens: a task comes, is polled, or leaves; a hold ends; the store answers, or tells that another process waits; time passes.
+/// A task enters, is polled, or leaves; a hold ends; the store answers, or reports that another process waits; time passes.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Comes,
@@ -182,25 +199,24 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The hold ends, and its release is answered.
 fn end(stage: &mut Stage, id: u64) {
-    if let Ending::Free(release) | Ending::Yield(release) = stage.end(id) {
+    if let Ending::Free(release) = stage.end(id) {
         let _ = stage.tell(|lock, _, _| lock.end_use(&release.token));
     }
-    stage.tell(|lock, _, _| lock.end_release(id));
+    stage.tell(|lock, _, _| lock.stop_acting(id));
 }
 
-/// How long something lay free that the store has granted.
+/// How long a grant has been free.
 fn free_for(stage: &Stage) -> Duration {
     let free = stage.lock.lanes.iter().filter(|lane| lane.is_free());
     free.filter_map(|lane| lane.free_since).map(|since| stage.now().since(since)).max().unwrap_or_default()
 }
 
 proptest! {
-    /// Whatever is polled when: the lease is taken by a task that runs, or leaves within the bound. At most one task holds the lock, and
-    /// no task is lost: each holds it, acts, or waits.
+    /// Whatever the order of polls, a running task takes the lease, or the lease goes back within the bound. At most one task holds the
+    /// lock, and no task is lost: each holds it, acts, or waits.
     #[test]
-    fn whatever_is_polled_when_the_lease_is_taken_or_leaves(events in prop::collection::vec(event(), 0..200)) {
+    fn in_any_order_of_polls_a_task_takes_the_lease_or_it_is_released(events in prop::collection::vec(event(), 0..200)) {
         let mut stage = Stage::new();
         let (mut tasks, mut held, mut asks): (Vec<u64>, Option<u64>, Vec<Ask>) = (Vec::new(), None, Vec::new());
         for event in events {
@@ -254,7 +270,7 @@ proptest! {
                         end(&mut stage, held.take().unwrap());
                     }
                     prop_assert!(free_for(&stage) <= UNUSED_LEASE_KEPT_FOR + TICK, "{:?}", stage.lock);
-                    prop_assert!(free_for(&stage).is_zero() || stage.lock.is_tracked(), "nobody looks after what lies free");
+                    prop_assert!(free_for(&stage).is_zero() || stage.lock.is_tracked(), "nobody looks after the free lease");
                 }
                 Event::Polled(_) | Event::Leaves(_) => {}
             }

@@ -1,4 +1,4 @@
-//! A task leaves: its future is dropped, or its time is up.
+//! A task leaves: its future is dropped, or its time is over.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn a_task_that_leaves_while_it_waits_is_not_woken() {
     assert_eq!(stage.woken(), [next]);
 }
 
-/// Rule L5.
+/// Rule L7: a wake must not be lost with its task.
 #[test]
 fn a_task_that_leaves_when_it_was_woken_wakes_the_next() {
     for (bug, is_woken) in [(None, true), (Some(Mutant::DeadTaskStays), false)] {
@@ -27,7 +27,7 @@ fn a_task_that_leaves_when_it_was_woken_wakes_the_next() {
     }
 }
 
-/// Rule 1: what was sent and not answered may be granted.
+/// Rule 1: an ask without an answer may be granted.
 #[test]
 fn what_the_last_task_has_asked_for_is_withdrawn() {
     let mut stage = Stage::new();
@@ -36,7 +36,7 @@ fn what_the_last_task_has_asked_for_is_withdrawn() {
     stage.leave(id);
     let withdrawal = stage.effects.withdrawals.pop().expect("it asked");
     assert_eq!((&withdrawal.token, withdrawal.claim), (&ask.token, ask.claim));
-    assert!(!stage.grant(&ask), "what comes now is for nobody here");
+    assert!(!stage.grant(&ask), "a late grant is for no task here");
     assert!(stage.is_unused(), "nothing is left");
 }
 
@@ -73,7 +73,7 @@ fn a_lease_on_which_no_hold_began_is_left_to_be_released() {
     assert!(released == Some(ask.token) && stage.is_unused());
 }
 
-/// The keeper is about to release the lease: a try of this process that is refused by it has nobody to wait for.
+/// The keeper is about to release the lease. So a try of this process that is refused because of it has nobody to wait for.
 #[test]
 fn a_lease_that_its_task_has_left_is_no_holder() {
     for (bug, is_used) in [(None, false), (Some(Mutant::LeftLeaseIsUsed), true)] {

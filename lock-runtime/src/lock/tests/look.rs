@@ -1,5 +1,5 @@
-//! The keeper looks at a lock: at each tick, at the time that was set, and when the store may have forgotten the lease. And what it makes
-//! of the answer to its renewal.
+//! The keeper checks a lock: at each tick, when its timer fires, and when the store may have forgotten the lease. Also how the answer to
+//! its renewal is handled.
 
 use super::*;
 
@@ -39,7 +39,6 @@ fn a_hold_is_renewed_at_a_third_of_its_lease() {
         stage.renewed(&renewal, stage.now(), Some(stage.until(lease)));
         assert_eq!(stage.looks_in() == Some(lease / 3), is_renewed, "{bug:?}");
         stage.let_pass(lease / 3);
-        stage.lock.on_timer();
         assert_eq!(matches!(stage.look(Trigger::Timer), Some(Action::Renew(_))), is_renewed, "{bug:?}");
     }
 }
@@ -84,7 +83,7 @@ fn a_store_that_may_forget_during_a_renewal_is_asked_again() {
     assert!(stage.renewed(&again, stage.now(), Some(stage.until(LEASE))).is_none());
 }
 
-/// The keeper decides on a renewal for one hold. Before the renewal is sent, the lease is handed over to a hold with a longer lease.
+/// The keeper decides on a renewal for one hold. Before it is sent, the lease is handed over to a hold with a longer lease.
 #[test]
 fn a_renewal_for_one_hold_does_not_confirm_the_longer_lease_of_the_next() {
     for renew in [true, false] {
@@ -108,7 +107,7 @@ fn a_renewal_for_one_hold_does_not_confirm_the_longer_lease_of_the_next() {
 
 /// A slow renewal finds the lease gone. By then a repeated ask was granted the token once more, and the lease was confirmed.
 #[test]
-fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_verified() {
+fn the_refusal_of_an_older_renewal_is_verified_when_the_lease_was_confirmed_meanwhile() {
     for (refusal, bug, is_lost) in [
         (Renewed::NotOwned, None, false),
         (Renewed::Forced, None, false),
@@ -124,11 +123,11 @@ fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_verifie
         assert_eq!(matches!(action, Some(Action::Lost(..))), is_lost, "{action:?}");
         stage.let_pass(MOMENT);
         let action = stage.renewed(&renewal, stage.now(), Some(Renewed::NotOwned));
-        assert!(matches!(action, Some(Action::Lost(..))), "what is asked later counts: {action:?}");
+        assert!(matches!(action, Some(Action::Lost(..))), "the later renewal counts: {action:?}");
     }
 }
 
-/// Rule L7: its task may not be polled, and who waits behind it here would wait, too.
+/// Rule L7: its task may not be polled, and the tasks behind it here would have to wait too.
 #[test]
 fn an_answer_that_its_task_does_not_read_is_asked_for_again() {
     for (bug, is_repeated) in [(None, true), (Some(Mutant::UnreadNotRepeated), false)] {
@@ -144,7 +143,7 @@ fn an_answer_that_its_task_does_not_read_is_asked_for_again() {
     }
 }
 
-/// What is sent nowhere tells nothing, and would have to be withdrawn all the same.
+/// An ask that can't be sent learns nothing, and would have to be withdrawn anyway.
 #[test]
 fn nothing_is_asked_for_again_where_there_is_no_connection() {
     for (bug, connects) in [(None, true), (Some(Mutant::RepeatedCutOff), false)] {
@@ -158,9 +157,9 @@ fn nothing_is_asked_for_again_where_there_is_no_connection() {
     }
 }
 
-/// Rule S5: who waits asks again every 0.9 s, and each time that is heard.
+/// Rule S5: a waiter asks again every 0.9 s, and each ask notifies the readers.
 #[test]
-fn readers_wait_for_others_only_while_the_others_are_heard_of() {
+fn readers_wait_for_others_only_while_the_others_repeat_their_asks() {
     for (bug, are_gone) in [(None, true), (Some(Mutant::WaiterNeverGone), false)] {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::sharing(Some(Share::READ));
@@ -170,7 +169,7 @@ fn readers_wait_for_others_only_while_the_others_are_heard_of() {
         stage.renewed(&renewal, stage.now(), Some(stage.until(LEASE)));
         stage.contend();
         let waiting = stage.wait(&reader());
-        assert!(stage.lock.is_tracked(), "the keeper is to look when the others are gone");
+        assert!(stage.lock.is_tracked(), "the keeper has to check when the others are gone");
         for _ in 0..3 {
             stage.look(Trigger::Tick);
             stage.let_pass(ASK_INTERVAL * 2);

@@ -25,25 +25,25 @@ fn a_task_that_is_refused_asks_again_after_a_pause_and_has_no_place_in_a_queue()
         assert_eq!((shortest..=longest).contains(&pause(&mut stage, id)), is_pausing, "{bug:?}");
         stage.let_pass(longest);
         let again = stage.ask(id, &request());
-        assert_eq!(again.token, ask.token, "nobody granted it");
+        assert_eq!(again.token, ask.token, "it was not granted");
         stage.leave(id);
-        assert_eq!(stage.effects.withdrawals.len(), 1, "that was not answered");
+        assert_eq!(stage.effects.withdrawals.len(), 1, "the earlier ask has no answer");
     }
 }
 
-/// The release of this process is just on its way.
+/// This process's own release is still on its way.
 #[test]
-fn a_task_that_its_own_process_is_in_the_way_of_asks_again_soon() {
+fn a_task_that_its_own_process_blocks_asks_again_soon() {
     let mut stage = Stage::polling();
     let id = stage.enter_first(&request());
     let ask = stage.ask(id, &request());
-    let owner = stage.env.next_token(false);
+    let owner = stage.env.next_token(stage.env.now(), false, None);
     stage.answer(&ask, Answer::Busy(Busy { owner, ..busy("x") }));
     let [shortest, longest] = POLL_PAUSE_OF_OWN_RELEASE;
     assert!((shortest..=longest).contains(&pause(&mut stage, id)));
 }
 
-/// Rule L3. A part of the store may have granted the lock: that is withdrawn, perhaps after the next ask.
+/// Rule 10: the token is not used again. Some servers may have granted the lock; that is withdrawn, perhaps after the next ask.
 #[test]
 fn what_a_refused_ask_may_have_left_is_withdrawn_and_not_asked_for_again() {
     for (bug, is_kept) in [(None, false), (Some(Mutant::RefusedTokenKept), true)] {
@@ -55,16 +55,16 @@ fn what_a_refused_ask_may_have_left_is_withdrawn_and_not_asked_for_again() {
         assert!(!stage.answer(&ask, stands()), "it is to be withdrawn");
         assert_eq!(stage.lock.pendings().any(|pending| pending.token == ask.token), is_kept, "{bug:?}");
         if !is_kept {
-            assert!(!stage.answer(&ask, stands()), "so is what its repetition may have left");
+            assert!(!stage.answer(&ask, stands()), "so are the possible grants of its repetition");
             stage.leave(id);
             assert!(stage.effects.withdrawals.is_empty());
         }
     }
 }
 
-/// Nobody tells this process whether others wait: it lets them ask first.
+/// This process does not learn whether others wait, so it lets them ask first.
 #[test]
-fn after_a_streak_the_next_task_here_asks_later_than_all_who_poll() {
+fn after_a_streak_the_next_task_here_polls_later_than_other_processes() {
     for (bug, is_late) in [(None, true), (Some(Mutant::PolledAfterStreak), false)] {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::polling();

@@ -13,24 +13,23 @@ fn tasks_are_woken_in_the_order_in_which_they_came() {
         for id in waiting {
             assert!(matches!(stage.end(before), Ending::Kept));
             assert_eq!(stage.woken() == [id], is_woken, "{bug:?}");
-            assert!(stage.takes(id, &request()), "without a word to the store");
+            assert!(stage.takes(id, &request()), "without a command to the store");
             before = id;
         }
         assert!(matches!(stage.end(before), Ending::Free(_)));
     }
 }
 
-/// Rule 25: who replaces the holder comes in front. The task that asked keeps its place.
+/// Rule 25: a request that replaces the holder goes to the front. The task that asked keeps its place.
 #[test]
-fn who_comes_in_front_of_all_others_is_not_overtaken_by_the_task_that_asked() {
+fn a_task_in_front_of_all_others_is_not_overtaken_by_the_task_that_asked() {
     for (bug, is_first) in [(None, true), (Some(Mutant::NewestComesLast), false)] {
         let _seeded = Seeded::begin(bug);
         let mut stage = Stage::new();
         let newest = ResolvedRequest { on_busy: OnBusy::Replace, ..request() };
         let asking = stage.enter_first(&request());
         let ask = stage.ask(asking, &request());
-        let seized = stage.tell(|lock, env, out| lock.enter_in_front(env, out));
-        let Seized::Entered(id) = seized else { panic!("there is no lease") };
+        let id = stage.tell(|lock, env, out| lock.enter_in_front(env, out)).expect("there is no lease");
         assert_eq!(!stage.effects.withdrawals.is_empty() && stage.effects.is_overtaken, is_first, "{ask:?}");
         stage.entrants.push(id);
         if is_first {
@@ -41,14 +40,14 @@ fn who_comes_in_front_of_all_others_is_not_overtaken_by_the_task_that_asked() {
     }
 }
 
-/// Each hold needs a token of its own (rule L2), and the next ones come without a command.
+/// Each hold needs its own token (rule L2), and the next holds start without a command.
 #[test]
-fn the_task_that_asks_draws_fencing_tokens_for_those_who_wait() {
+fn the_task_that_asks_draws_fencing_tokens_for_the_waiters() {
     let mut stage = Stage::new();
     let fenced = ResolvedRequest { fenced: true, ..request() };
     let first = stage.enter_first(&fenced);
     for request in [&fenced, &request(), &fenced] {
-        let Entered::Waits(id) = stage.enter(request) else { panic!("another task comes first") };
+        let Entered::Waits(id) = stage.enter(request) else { panic!("another task is first") };
         stage.tell(|lock, _, _| lock.wait(id, request));
     }
     assert_eq!(stage.ask(first, &fenced).fences, 3);

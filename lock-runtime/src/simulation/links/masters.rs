@@ -1,4 +1,4 @@
-//! What a manager of a cluster makes of masters that are far away, lost, or masters no more.
+//! How a cluster's manager treats masters that are distant, lost or no longer masters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{COMMAND, ask};
 use crate::LockManager;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::mutants::{Mutant, Seeded};
 use crate::settings::Settings;
 use crate::simulation::network::Network;
@@ -17,7 +17,7 @@ use crate::simulation::process::connect_to_cluster;
 use crate::simulation::time::Simulated;
 use crate::store::Store as _;
 
-/// A manager of a cluster of two masters, so far away, which has used both.
+/// The manager of a cluster with two masters at these distances, both in use.
 async fn with_two_masters(far: [Duration; 2]) -> (Simulated, Arc<Network>, LockManager) {
     let (time, mut server) = (Simulated::begin(), ModelServer::new());
     server.set_nodes(2);
@@ -34,19 +34,6 @@ async fn with_two_masters(far: [Duration; 2]) -> (Simulated, Arc<Network>, LockM
     (time, network, locks)
 }
 
-/// How far away a master of a cluster is says nothing of the others.
-#[tokio::test(start_paused = true)]
-async fn a_step_has_the_time_for_the_master_of_its_own_lock() {
-    let far = Duration::from_millis(400);
-    for (bug, is_own) in [(None, true), (Some(Mutant::FarthestForAll), false)] {
-        let (_time, _network, locks) = with_two_masters([Duration::ZERO, far]).await;
-        let _seeded = Seeded::begin(bug);
-        let store = locks.core().store();
-        assert!(store.connection("k:1").round_trip >= far);
-        assert_eq!(store.connection("k:0").round_trip < far, is_own, "{bug:?}");
-    }
-}
-
 /// Both are near. Then one of them serves all slots.
 async fn after_a_move() -> (Simulated, Arc<Network>, LockManager) {
     let (time, network, locks) = with_two_masters([Duration::ZERO; 2]).await;
@@ -58,7 +45,7 @@ async fn after_a_move() -> (Simulated, Arc<Network>, LockManager) {
     (time, network, locks)
 }
 
-/// After the first of these calls the master is doubtful, and another one is looked for.
+/// After the first of these calls the master is in doubt, and the store looks for another one.
 #[tokio::test(start_paused = true)]
 async fn an_error_names_the_master_also_when_another_is_looked_for_in_too_little_time() {
     let (_time, network, locks) = with_two_masters([Duration::ZERO; 2]).await;
@@ -69,7 +56,7 @@ async fn an_error_names_the_master_also_when_another_is_looked_for_in_too_little
     }
 }
 
-/// Its connection is still being made when it was looked for in vain.
+/// Its connection is still being made after a failed search for it.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_is_far_away_has_time_to_answer_after_a_look_for_it() {
     let far = COMMAND * 3 / 5;
@@ -81,7 +68,7 @@ async fn a_master_that_is_far_away_has_time_to_answer_after_a_look_for_it() {
         sleep(COMMAND).await;
         store.begin_to_connect();
         sleep(far).await;
-        let ask = ask("k:1", locks.core().next_token(false, None), COMMAND * 4);
+        let ask = ask("k:1", locks.core().next_token(Moment::now(), false, None, None), COMMAND * 4);
         let claimed = store.claim(&ask, Deadline::after(COMMAND * 4)).await;
         assert_eq!(claimed.is_ok(), is_answered, "{bug:?}: {claimed:?}");
     }
@@ -92,7 +79,7 @@ async fn a_server_that_is_no_master_any_more_need_not_be_connected() {
     for (bug, is_ready) in [(None, true), (Some(Mutant::FormerMasterCounts), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network, locks) = after_a_move().await;
-        // One that reads where the slots are now.
+        // This use learns where the slots are now.
         locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
         network.cut(Some("p"));
         locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
@@ -100,9 +87,9 @@ async fn a_server_that_is_no_master_any_more_need_not_be_connected() {
     }
 }
 
-/// Nobody uses a lock, as in a service that is not ready.
+/// No lock is in use, as in a service that is not ready.
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_the_connections_finds_the_new_master_of_one_that_is_lost() {
+async fn a_request_for_the_connections_finds_the_new_master_of_a_lost_one() {
     for (bug, is_found) in [(None, true), (Some(Mutant::LostMasterNotLookedFor), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network, locks) = after_a_move().await;

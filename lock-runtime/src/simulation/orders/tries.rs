@@ -1,6 +1,5 @@
-//! Tasks of one process in every order: while a task holds the lock, no single try is left without its answer (promise 7: it tries
-//! once), and after a shutdown no task waits, whatever the siblings do. When a hold is lost, who has the lock next has it alone, and is
-//! known.
+//! Tasks of one process in every order: while a task holds the lock, every single try gets its answer (promise 7: it tries once). After a
+//! shutdown no task waits, whatever the others do. After a loss, the next holder holds the lock alone, and its manager knows of it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,28 +14,28 @@ use crate::{LockError, LockGuard, LockManager, LockRequest};
 
 const LONG: Duration = Duration::from_mins(1);
 
-/// A task: it gets the lock, or not, holds it until nobody else can go on, and ends.
+/// A task: gets the lock or not, holds it until no other thread can go on, and ends.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     mode: Mode,
     /// Whether it tries once. Otherwise it waits.
     tries: bool,
-    /// Whether it is of another process.
+    /// Whether it belongs to another process.
     beside: bool,
     end: End,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// It awaits the release of its guard.
+    /// Awaits its guard's release.
     Releases,
-    /// It drops its guard.
+    /// Drops its guard.
     Drops,
-    /// It does not even wait: it is polled once.
+    /// Does not even wait: it is polled once.
     GivesUp,
-    /// It is no task that wants the lock: it shuts the manager down.
+    /// Does not acquire the lock, but shuts the manager down.
     ShutsDown,
-    /// Nor is this: all holds of the manager are lost.
+    /// Does not acquire the lock, but makes the manager lose all holds.
     Loses,
 }
 
@@ -59,7 +58,7 @@ impl Mode {
         Task { tries: false, ..self.tries() }
     }
 
-    /// How many holds of this mode there may be at once.
+    /// How many holds of this mode may exist at once.
     fn capacity(self) -> u32 {
         match self {
             Self::Read => u32::MAX,
@@ -103,10 +102,10 @@ impl Task {
     }
 }
 
-/// What is known of all tasks.
+/// What is known about all tasks.
 #[derive(Default)]
 struct Board {
-    /// The tasks that have not heard whether they get the lock.
+    /// The tasks that have no answer yet.
     unanswered: Vec<usize>,
     holds: Vec<(usize, Task, HoldHandle)>,
     wrong: Option<String>,
@@ -117,7 +116,7 @@ impl Board {
         self.holds.iter().map(|(_, task, _)| *task).collect()
     }
 
-    /// Nobody can go on before one of those who hold the lock releases it.
+    /// Called when no thread can go on until a holder releases the lock. By then every task that is due must have its answer.
     fn look(&mut self, tasks: &[Task]) {
         let is_shut_down =
             |task: &Task| tasks.iter().any(|other| other.end == End::ShutsDown && other.beside == task.beside);
@@ -129,14 +128,14 @@ impl Board {
     }
 }
 
-/// Whether these may be had at once, the last of them since now.
+/// Whether too many hold the lock at once; the last of them is the newest.
 fn is_too_much(held: &[Task]) -> bool {
     let is_alone = |task: &Task| !matches!(task.mode, Mode::Read | Mode::Permit(_));
     let Some((task, others)) = held.split_last() else { return false };
     !others.is_empty() && (held.iter().any(is_alone) || u32::try_from(others.len()).unwrap() >= task.mode.capacity())
 }
 
-/// Plays these tasks, each on a thread of its own. Returns what was wrong.
+/// Plays these tasks, each on its own thread. Returns what was wrong.
 fn play(play: &Arc<Play>, tasks: &[Task], bug: Option<Mutant>) -> Option<String> {
     let locks = LockManager::in_memory();
     let beside = LockManager::builder().in_memory_with(&locks).unwrap();
@@ -172,7 +171,7 @@ fn play(play: &Arc<Play>, tasks: &[Task], bug: Option<Mutant>) -> Option<String>
     };
     let is_over = play.run(bug, tasks.iter().enumerate().map(script).collect());
     let mut board = board.lock().unwrap();
-    // Whoever waits for a lock that rests waits for time to pass.
+    // A waiter for a resting lock waits for time to pass.
     let rests = tasks.iter().any(|task| task.mode == Mode::AtLeast);
     let may_wait = rests && board.unanswered.iter().all(|number| !tasks[*number].tries);
     if !(is_over || may_wait) {
@@ -188,7 +187,7 @@ fn hold(locks: &LockManager, guard: LockGuard, number: usize, task: Task, tasks:
         board.holds.push((number, task, guard.first.handle().clone()));
         board.holds.clone()
     };
-    // Another thread may go on at each of these looks. So the last of them is at this hold: it was good at the others, too.
+    // Another thread may run at each of these checks. So the last one looks at this hold: it was valid at the others, too.
     let is_unknown = if tasks.iter().any(|task| task.end == End::Loses) {
         let keys = locks.stats().keys;
         holds.retain(|(_, _, hold)| hold.is_valid());
@@ -242,11 +241,11 @@ const PLAYS: [&[Task]; 32] = [
     &[Alone.waits().beside(), Alone.tries(), Alone.waits().shuts_down()],
     &[Permit(1).waits().beside(), Permit(1).waits(), Alone.waits().shuts_down()],
     &[Permit(1).waits(), Permit(1).waits(), Alone.waits().shuts_down()],
-    // One of them asks for a permit while the other has one, and is called to that.
+    // One of them asks for a permit while the other has one, and is woken for that one.
     &[Permit(2).waits().beside(), Permit(2).waits(), Permit(2).waits()],
     &[Permit(2).waits().beside(), Permit(2).waits().drops(), Permit(2).waits()],
     &[Permit(2).waits().beside(), Permit(2).waits(), Permit(2).waits().gives_up()],
-    // What one of them is called to is lost before it comes.
+    // The hold for which one of them is woken is lost before it is polled.
     &[Read.waits(), Read.waits(), Read.waits().loses()],
     &[Read.waits(), Read.waits().gives_up(), Read.waits().loses()],
     &[Alone.waits(), Alone.waits(), Alone.waits().loses()],
@@ -255,7 +254,7 @@ const PLAYS: [&[Task]; 32] = [
 ];
 
 #[test]
-fn no_task_sleeps_that_has_its_answer() {
+fn every_task_that_has_its_answer_is_woken() {
     for tasks in PLAYS {
         // Two tasks have few orders.
         let (wrong, orders) = in_each_order(if tasks.len() == 2 { 2 } else { 1 }, |stage| play(stage, tasks, None));

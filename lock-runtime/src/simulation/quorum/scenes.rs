@@ -21,7 +21,7 @@ use crate::{LockError, LockGuard, LockManager};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Three servers that are so far away, in milliseconds of a round trip.
+/// Three servers at this distance, a round trip in milliseconds.
 fn quorum(round_trip: u64) -> (Simulated, Servers) {
     quorum_of(0, round_trip)
 }
@@ -50,9 +50,9 @@ fn count(servers: &Servers, key: &str) -> usize {
     servers.all().iter().filter(|network| is_locked(network.server(ModelServer::snapshot))).count()
 }
 
-/// Whenever the release comes: the table "What it costs" in docs/topologies.md.
+/// Whenever the release happens: the table "What it costs" in docs/topologies.md.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_free_is_had_by_the_next_who_asks_within_the_longest_pause() {
+async fn a_free_lock_goes_to_the_next_asker_within_the_longest_pause() {
     let mut slowest = Duration::ZERO;
     for wait in (2000..2600).step_by(20) {
         let (_time, servers) = quorum(0);
@@ -69,15 +69,14 @@ async fn a_lock_that_is_free_is_had_by_the_next_who_asks_within_the_longest_paus
     assert!(slowest < Duration::from_millis(260), "{slowest:?}");
 }
 
-/// A task that waits for the lock.
 fn wait_for(locks: &LockManager) -> JoinHandle<LockGuard> {
     let locks = locks.clone();
     tokio::spawn(async move { locks.lock("k", &0).timeout(LONG).acquire().await.unwrap() })
 }
 
-/// A draw takes two round trips, and its task is not late for that time.
+/// A draw takes two round trips. Its task does not count as late during that time.
 #[tokio::test(start_paused = true)]
-async fn a_fenced_lock_is_had_from_far_away() {
+async fn a_fenced_lock_is_granted_from_far_away() {
     let (_time, servers) = quorum(400);
     let locks = connect(&servers, "p").await;
     let begin = Instant::now();
@@ -85,9 +84,9 @@ async fn a_fenced_lock_is_had_from_far_away() {
     assert!(had.is_ok() && begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
-/// A single try has half a second. A release of its own process that it overtook leaves it no time for a fencing token.
+/// A single try has half a second. Because it overtook a release of its own process, it has no time left for a fencing token.
 #[tokio::test(start_paused = true)]
-async fn a_fenced_try_that_its_own_release_left_too_little_time_is_told_of_a_busy_lock() {
+async fn a_fenced_try_with_too_little_time_after_its_own_release_fails_as_busy() {
     for (bug, is_told) in [(None, true), (Some(Mutant::OwnReleaseForgotten), false)] {
         let (mut granted, mut refused) = (0, 0);
         for seed in 0..16 {
@@ -96,7 +95,7 @@ async fn a_fenced_try_that_its_own_release_left_too_little_time_is_told_of_a_bus
             let _seeded = Seeded::begin(bug);
             servers.set_conditions(Conditions { delay: Duration::from_millis(2), ..Conditions::default() });
             drop(locks.lock("k", &0).timeout(LONG).acquire().await.unwrap());
-            // The keeper sends the release. Before that the try would take the lease over.
+            // The keeper sends the release. Before that the try would take over the lease.
             while locks.core().table().get("k:0").is_some_and(|slot| slot.has_lease()) {
                 yield_now().await;
             }
@@ -110,9 +109,9 @@ async fn a_fenced_try_that_its_own_release_left_too_little_time_is_told_of_a_bus
     }
 }
 
-/// Before it there was a try without an answer, and then a task that did not come.
+/// In front of it are a try without an answer and a task that is not polled.
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_late_tasks_is_told_of_a_silent_quorum() {
+async fn a_waiter_behind_late_tasks_reports_a_silent_quorum() {
     let (_time, servers) = quorum(0);
     let locks = connect(&servers, "p").await;
     servers.freeze(LONG);
@@ -123,10 +122,10 @@ async fn who_waits_behind_late_tasks_is_told_of_a_silent_quorum() {
     assert!(matches!(refused, Err(LockError::Backend { .. })), "{refused:?}");
 }
 
-/// The first of them does not read the answer to its try. The other was late before, so others are patient with it. Together they
-/// have the time that one of them has (rule L7).
+/// The first of them does not read the answer to its try. The second was late before, so others give it time. Together they get the time
+/// that one of them gets (rule L7).
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_two_late_tasks_waits_no_longer_than_for_one() {
+async fn a_waiter_behind_two_late_tasks_waits_no_longer_than_behind_one() {
     let (_time, servers) = quorum(0);
     let locks = connect(&servers, "p").await;
     let held = locks.lock("k", &0).acquire().await.unwrap();
@@ -148,7 +147,7 @@ async fn who_waits_behind_two_late_tasks_waits_no_longer_than_for_one() {
     assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
 }
 
-/// A hold may be over before the last server has its ask, and the keeper releases it over another connection.
+/// A hold may end before its ask reaches the last server, and the keeper releases it on another connection.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_overtakes_an_ask_leaves_no_lock() {
     for (bug, is_left) in [(None, false), (Some(Mutant::LaggingForgotten), true)] {
@@ -160,7 +159,7 @@ async fn a_release_that_overtakes_an_ask_leaves_no_lock() {
     }
 }
 
-/// On how many servers a lock is left. In some worlds the ask of the first server takes long.
+/// On how many servers a lock is left. In some worlds the ask to the first server takes long.
 async fn left_behind_by_a_release(seed: u64, bug: Option<Mutant>) -> usize {
     let (_time, servers) = quorum_of(seed, 0);
     let locks = connect(&servers, "p").await;
@@ -174,7 +173,7 @@ async fn left_behind_by_a_release(seed: u64, bug: Option<Mutant>) -> usize {
     count(&servers, "k:0")
 }
 
-/// The ask of the first server is cut short by the timeout. That says nothing about the server: the lock was busy.
+/// The timeout cuts short the ask to the first server. That says nothing about the server: the lock was busy.
 #[tokio::test(start_paused = true)]
 async fn an_ask_that_had_too_little_time_is_no_outage() {
     let (_time, servers) = quorum(30);
@@ -184,10 +183,10 @@ async fn an_ask_that_had_too_little_time_is_no_outage() {
     assert!(matches!(refused, Err(LockError::Timeout { .. })), "{refused:?}");
 }
 
-/// One of three servers is away. A lease has gone on one of the two others, which has the lock for another process now: nobody can tell
-/// whose the lock is. Each confirmation keeps it on the last one from that process.
+/// One of three servers is away. On one of the others a lease has expired, and that server has granted the lock to another process. So
+/// nobody has a majority. Each confirmation keeps that process from the last server.
 #[tokio::test(start_paused = true)]
-async fn a_lease_over_which_the_servers_are_divided_is_given_back_and_asked_for_anew() {
+async fn a_lease_on_which_the_servers_disagree_is_released_and_asked_for_again() {
     let (_time, servers) = quorum(0);
     let (one, two) = (connect(&servers, "p").await, connect(&servers, "q").await);
     servers.set_conditions(Conditions { delay: Duration::from_millis(4), ..Conditions::default() });
@@ -209,7 +208,7 @@ async fn a_lease_over_which_the_servers_are_divided_is_given_back_and_asked_for_
     assert!(had.is_ok(), "{had:?}");
 }
 
-/// A server that restarted without its data has forgotten which numbers were drawn. It has no vote, but it executes what it is asked.
+/// A server that restarted without its data has forgotten which numbers were drawn. It has no vote, but it executes commands.
 #[tokio::test(start_paused = true)]
 async fn a_server_without_a_vote_draws_no_fencing_token() {
     for (bug, grows) in [(None, true), (Some(Mutant::RestartedDraws), false)] {
@@ -226,7 +225,7 @@ async fn a_server_without_a_vote_draws_no_fencing_token() {
         };
         stopped.set_conditions(Conditions { cut_before: 1.0, refused: 1.0, ..Conditions::default() });
         stopped.cut(None);
-        // Ten minutes later than the others.
+        // Ten minutes ahead of the others.
         let ahead = u64::try_from(Duration::from_secs(600).as_micros()).unwrap();
         let now = far.server(|_, now| now);
         far.execute(&["SET", "{k:0}:fence", &(now + ahead).to_string()]);
@@ -235,7 +234,7 @@ async fn a_server_without_a_vote_draws_no_fencing_token() {
         forgetful.server(|server, _| server.set_run_id("f"));
         forgetful.forget();
         forgetful.cut(None);
-        // Its clock counts last.
+        // Its reply is the last one to count.
         far.move_away(Duration::from_millis(100));
         sleep(LONG).await;
         let after = draw().await;
@@ -243,7 +242,7 @@ async fn a_server_without_a_vote_draws_no_fencing_token() {
     }
 }
 
-/// The tasks of one process hand the lock over and over to each other.
+/// The tasks of one process hand the lock to each other again and again.
 #[tokio::test(start_paused = true)]
 async fn a_busy_process_does_not_keep_a_lock_from_one_that_polls() {
     for (bug, is_soon) in [(None, true), (Some(Mutant::StreakUntold), false)] {

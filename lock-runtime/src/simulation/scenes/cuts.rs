@@ -1,4 +1,4 @@
-//! Connections that are cut again and again under the one verb of a manager that does nothing else.
+//! Connections that are cut again and again while a manager performs a single verb.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -29,7 +29,7 @@ const VERBS: [&str; 10] = [
 const KEPT: Duration = Duration::from_mins(1);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The verb, with all done that comes before it.
+/// The verb, after everything that it needs is done.
 async fn prepare(verb: &str, locks: &LockManager) -> BoxFuture<'static, Result<(), LockError>> {
     let locks = locks.clone();
     let request = locks.lock("k", &0).expire(KEPT);
@@ -82,13 +82,13 @@ async fn every_verb_outlives_connections_that_are_cut_again_and_again_in_its_tim
         sleep(SECOND / 8).await;
         network.set_conditions(Conditions::default());
         let outcome = running.await.unwrap();
-        // These two ask again by themselves, also without it.
+        // Even with the bug, these two ask again by themselves.
         let is_done = bug.is_none() || ["acquire", "adopt"].contains(verb);
         assert_eq!(outcome.is_ok(), is_done, "{verb}, {cut:?}, {bug:?}: {outcome:?}");
     }
 }
 
-/// Who comes to an outage is told at once: nobody has reached the server for as long as a command may take.
+/// A verb that starts in an outage fails at once: the server has been unreachable for as long as a command may take.
 #[tokio::test(start_paused = true)]
 async fn a_verb_in_a_long_outage_fails_at_once() {
     let (_time, network) = world();
@@ -103,8 +103,8 @@ async fn a_verb_in_a_long_outage_fails_at_once() {
     assert!(start.elapsed() < SECOND / 4, "{:?}", start.elapsed());
 }
 
-/// Whether a lock stays whose task is gone. The answer to its claim was lost, and the claim that was sent again is refused: the lock is
-/// its own.
+/// Whether a lock stays whose task is gone. The reply to its claim was lost, and the repeated claim is refused, because the task's own
+/// token has the lock.
 async fn repeated_claim_leaves_the_lock(bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
@@ -116,7 +116,7 @@ async fn repeated_claim_leaves_the_lock(bug: Option<Mutant>) -> bool {
         sleep(MOMENT).await;
     }
     network.set_conditions(Conditions::default());
-    // Another connection takes longer than its time. It reads the refusal, and leaves.
+    // Another connection would take longer than its time. The task reads the refusal, and leaves.
     drop(acquiring.await.unwrap());
     sleep(SECOND / 2).await;
     is_locked(&network, "k:0")

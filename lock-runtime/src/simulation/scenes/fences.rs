@@ -1,4 +1,4 @@
-//! A release writes back the fencing tokens that were reserved and not used (rule 8).
+//! A release writes back reserved fencing tokens that were not used (rule 8).
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::super::seeded::Bug;
 use super::super::servers::model_server;
 use super::super::time::Simulated;
 
-/// More than the server's clock says, as after that clock was set back. So the tokens follow the last one, and not the clock.
+/// More than the server's clock shows, as if that had been set back. So the tokens follow the last one, and not the clock.
 const LAST: &str = "5000000000000000";
 
 const ANYBODY_WRITES: Bug =
     Bug::Scripts(&[("if owned and reserved ~= '0' and read(fence, '') == reserved then", "if reserved ~= '0' then")]);
 
-/// The answer to a release is lost, which wrote a token back. Before it is repeated, another process draws just that token.
+/// The reply to a release that wrote a token back is lost. Before it is repeated, another process draws just that token.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_repeated_writes_back_no_token_that_others_have_drawn() {
     for (bug, is_greater) in [(None, true), (Some(ANYBODY_WRITES), false)] {
@@ -26,7 +26,7 @@ async fn a_release_that_is_repeated_writes_back_no_token_that_others_have_drawn(
         network.execute(&["SET", "{k:0}:fence", LAST]);
         let [first, second, third] = ["p", "q", "r"].map(|name| connect(&network, name));
         let fenced = |locks: &crate::LockManager| locks.lock("k", &0).fenced(true).acquire();
-        // Two tasks of the first process wait, so that it reserves two tokens. The second task gives up.
+        // Two tasks of the first process wait, so it reserves two tokens. The second task gives up.
         let before = fenced(&third).await.unwrap();
         let (one, two) = (fenced(&first), timeout(Duration::from_millis(40), fenced(&first)));
         let before = async {

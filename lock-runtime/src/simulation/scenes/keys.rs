@@ -1,4 +1,4 @@
-//! What becomes of the server's keys, whatever verb comes: each has an end, and none is read that holds a large value.
+//! The server's keys after every verb: each expires, and none with a large value is read.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::simulation::network::Network;
 use crate::simulation::process::connect;
 use crate::{LockManager, OnBusy};
 
-/// Longer than each time that the verbs below have the server set.
+/// Longer than each expiry that the verbs below set.
 const STALL: Duration = Duration::from_secs(5);
 
-/// The scripts as they would be if they trusted the end that they have set before.
+/// The scripts as they would be if they trusted the expiry that they set earlier.
 const TRUSTS_ITS_END: [Bug; 4] = [
     Bug::Scripts(&[("SET', lock, ticket, 'PX', kept)", "SET', lock, ticket, 'KEEPTTL')")]),
     Bug::Scripts(&[("SET', lock, token, 'PX', claim)\n  else", "SET', lock, token, 'KEEPTTL')\n  else")]),
-    Bug::Scripts(&[("RESTS, 'XX', 'KEEPTTL')", "RESTS, 'KEEPTTL')")]),
+    Bug::Scripts(&[("marked, 'XX', 'KEEPTTL')", "marked, 'KEEPTTL')")]),
     Bug::Scripts(&[("FORCED, 'PX', claim)", "FORCED, 'KEEPTTL')")]),
 ];
 
@@ -36,7 +36,7 @@ async fn do_all(one: &LockManager, other: &LockManager) {
     }
     for key in [2, 3] {
         let Ok(guard) = lock(one, key).acquire().await else { continue };
-        // By then it is confirmed to more than a claim.
+        // By then it is confirmed for longer than a claim.
         sleep(SECOND / 10).await;
         if key == 2 {
             other.force_release("k", &key).await.ok();
@@ -57,7 +57,7 @@ async fn do_all(one: &LockManager, other: &LockManager) {
     sleep(SECOND).await;
 }
 
-/// What is seen when the server stands still for long at the `nth` look at its clock.
+/// Whether a violation is seen when the server stalls for long at the `nth` reading of its clock.
 async fn seen_at(bug: Option<Bug>, nth: u32) -> bool {
     let (_time, network) = world_on(model_server(bug, None));
     let (one, other) = (connect(&network, "p"), connect(&network, "q"));
@@ -72,7 +72,7 @@ async fn seen_at(bug: Option<Bug>, nth: u32) -> bool {
     network.take_seen().iter().any(|seen| seen.check == "C9 what the server keeps has an end")
 }
 
-/// Redis 7.0 deletes a key inside of `PEXPIRE`, if it stands still there until the key's end.
+/// Redis 7.0 deletes a key inside `PEXPIRE`, if it stalls there until the key's expiry.
 #[tokio::test(start_paused = true)]
 async fn wherever_a_server_stands_still_each_key_has_an_end() {
     const LOOKS: u32 = 150;
@@ -92,7 +92,7 @@ fn put_large(network: &Network, key: u32) {
     network.execute(&["SET", &format!("k:{key}"), &"x".repeat(1 << 20), "PX", "60000"]);
 }
 
-/// Whether a value is read that another client has put under the name of a lock, before and after the lock is held.
+/// Whether another client's value under a lock's name is read, before the lock is held and after.
 async fn is_large_value_read(bug: Option<Bug>) -> bool {
     let (_time, network) = world_on(model_server(bug, None));
     let (one, other) = (connect(&network, "p"), connect(&network, "q"));

@@ -1,5 +1,3 @@
-//! What becomes of releases.
-
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -19,7 +17,7 @@ use crate::timing::CLAIM;
 const LONG: Duration = Duration::from_secs(20);
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_release() {
+async fn a_repeated_release_is_no_loss_when_the_server_forgot_its_script() {
     let (_time, network) = world();
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
@@ -34,8 +32,8 @@ async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_r
     release.await.unwrap().unwrap();
 }
 
-/// Whether a release counts as one whose answer was lost, and that was sent again when the slot had another master.
-async fn is_release_before_a_move_told(bug: Option<Mutant>) -> bool {
+/// Whether a release whose reply was lost, and that was sent again after the slot got another master, still counts as a release.
+async fn is_release_before_a_move_reported(bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
     network.server(|server, _| server.set_nodes(2));
@@ -52,14 +50,14 @@ async fn is_release_before_a_move_told(bug: Option<Mutant>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_repeated_behind_a_slot_that_moved_was_still_a_release() {
-    assert!(is_release_before_a_move_told(None).await);
-    assert!(!is_release_before_a_move_told(Some(Mutant::RepetitionBeforeMoveForgotten)).await);
+async fn a_repeated_release_is_no_loss_when_its_slot_moved() {
+    assert!(is_release_before_a_move_reported(None).await);
+    assert!(!is_release_before_a_move_reported(Some(Mutant::RepetitionBeforeMoveForgotten)).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_outage_left_is_released_as_soon_as_there_is_a_connection() {
-    // The keeper tries once a second by then: some time before, and a moment before.
+    // By then the keeper tries once a second: the outage ends some time before a try, or just before it.
     for millis in [9500, 9000, 8990] {
         after_an_outage(Duration::from_millis(millis)).await;
     }
@@ -81,13 +79,13 @@ async fn after_an_outage(outage: Duration) {
     let locked = || network.server(ModelServer::snapshot).iter().filter(|(key, _)| key.starts_with("k:")).count();
     assert_eq!((locked(), locks.core().schedule().releases().0), (300, 300));
     network.set_conditions(Conditions::default());
-    // Whoever connects next has the keeper try at once.
+    // A new connection makes the keeper try at once.
     locks.lock("k", &300).acquire().await.unwrap().release().await.unwrap();
     sleep(Duration::from_millis(20)).await;
     assert_eq!((locked(), locks.core().schedule().releases().0), (0, 0));
 }
 
-/// Whether a lock stays whose release was polled once while its connection was cut, and then not polled.
+/// Whether a lock stays whose release was polled once while its connection was cut, and then not again.
 async fn late_release_leaves_the_lock(bug: Option<Mutant>, is_contended: bool) -> bool {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
@@ -107,7 +105,7 @@ async fn late_release_leaves_the_lock(bug: Option<Mutant>, is_contended: bool) -
         is_locked(&network, "k:0")
     };
     assert!(released.elapsed() <= SECOND);
-    // The task itself may have had no connection in its time. What it held was not lost.
+    // The task may have had no connection in its time. Its hold was not lost.
     let outcome = releasing.await;
     assert!(matches!(outcome, Ok(()) | Err(LockError::Backend { .. })), "{outcome:?}");
     is_left
@@ -121,7 +119,7 @@ async fn a_release_that_its_task_does_not_poll_is_done_by_the_keeper() {
     }
 }
 
-/// The renewal took effect, and nobody knows: until the lease must have ended, the release is not given up.
+/// The renewal was executed, but its reply was lost: the release is repeated until the lease must have ended.
 #[tokio::test(start_paused = true)]
 async fn a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lease() {
     for (bug, is_left) in [(None, false), (Some(Mutant::UnansweredRenewalForgotten), true)] {
@@ -130,7 +128,7 @@ async fn a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lease() {
         let locks = connect(&network, "p");
         let guard = locks.lock("k", &0).expire(CLAIM * 8).acquire().await.unwrap();
         sleep(Duration::from_millis(2)).await;
-        // The answer to the confirmation is lost.
+        // The reply to the confirmation is lost.
         network.deafen("p");
         sleep(Duration::from_millis(50)).await;
         assert!(guard.remaining() < CLAIM);
@@ -143,10 +141,10 @@ async fn a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lease() {
     }
 }
 
-/// A release takes two commands when somebody waits of whom its process knows nothing. From afar that is longer than the time of one
-/// command. The server is not silent for that: who waits for the release is told that it is done, and the next release need not wait.
+/// A release takes two commands if there is a waiter that its process does not know of. At a distance, that takes longer than one command
+/// may. The server is not silent, though: the task learns that the release is done, and the next release need not wait.
 #[tokio::test(start_paused = true)]
-async fn a_release_of_two_commands_from_afar_is_told_and_keeps_no_other_release_waiting() {
+async fn a_release_of_two_commands_from_afar_is_reported_and_delays_no_other_release() {
     for (bug, is_well) in [(None, true), (Some(Mutant::TwoCommandsInTimeOfOne), false)] {
         for is_awaited in [true, false] {
             let (_time, network) = world();
@@ -162,7 +160,7 @@ async fn a_release_of_two_commands_from_afar_is_told_and_keeps_no_other_release_
                 assert_eq!(first.release().await.is_ok(), is_well, "{bug:?}");
             } else {
                 drop(first);
-                // The second command of this release is still to be answered, and its time would be over.
+                // The second command of this release is still unanswered, and its time would be over.
                 sleep(Duration::from_millis(700)).await;
                 let begin = Instant::now();
                 drop(second);
@@ -177,9 +175,9 @@ async fn a_release_of_two_commands_from_afar_is_told_and_keeps_no_other_release_
     }
 }
 
-/// The server has lost the lock. From afar the answer that says so comes when one command would have had its time.
+/// The server has lost the lock. At a distance, the reply that says so arrives when the time of one command would be over.
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_by_a_release_of_two_commands_from_afar() {
+async fn a_loss_is_reported_by_a_release_of_two_commands_from_afar() {
     for (bug, is_told) in [(None, true), (Some(Mutant::StandsInTooSoon), false)] {
         let (_time, network) = world();
         network.move_away(Duration::from_millis(400));
@@ -194,14 +192,14 @@ async fn a_loss_is_told_by_a_release_of_two_commands_from_afar() {
 
 /// Two commands take longer than the keeper usually waits for a release.
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_by_a_release_of_two_commands_from_very_far() {
+async fn a_loss_is_reported_by_a_release_of_two_commands_from_very_far() {
     for (bug, is_told) in [(None, true), (Some(Mutant::FarReleaseCutShort), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
         network.move_away(Duration::from_millis(600));
         let locks = connect_patiently(&network, "p", SECOND * 2);
         let guard = locks.lock("k", &0).timeout(LONG).expire(LONG).acquire().await.unwrap();
-        // The keeper has repeated the ask, whose answer took long.
+        // The keeper has repeated the ask, whose reply took long.
         sleep(Duration::from_millis(400)).await;
         network.forget();
         let released = guard.release().await;
@@ -209,9 +207,9 @@ async fn a_loss_is_told_by_a_release_of_two_commands_from_very_far() {
     }
 }
 
-/// The server has forgotten the script: one more round trip.
+/// The server has forgotten the script, which takes one more round trip.
 #[tokio::test(start_paused = true)]
-async fn a_release_to_a_far_server_without_its_script_is_told() {
+async fn a_release_to_a_far_server_without_its_script_is_reported() {
     for (bug, is_told) in [(None, true), (Some(Mutant::TwoCommandsInTimeOfOne), false)] {
         let (_time, network) = world();
         network.move_away(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! Tickets whose tasks are polled once, and not again for long. The connection breaks before the command arrives.
+//! Tickets whose tasks are polled once, and then not for a long time. The connection breaks before the command arrives.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use crate::simulation::process::connect;
 use crate::{LockError, LockManager};
 
 const KEPT: Duration = Duration::from_secs(60);
-/// Longer than a task that comes late may keep others out.
+/// Longer than a late task may keep others out.
 const LATE: Duration = Duration::from_secs(1);
 
 async fn is_free(locks: &LockManager) -> bool {
@@ -48,14 +48,14 @@ async fn a_ticket_that_is_given_back_by_a_late_task_is_given_back_soon() {
         assert!((&mut releasing).now_or_never().is_none());
         sleep(LATE).await;
         assert_eq!(is_free(&others).await, is_soon, "{bug:?}");
-        // It may be told that the server did not answer in its time.
+        // It may report that the server did not answer in time.
         drop(releasing.await);
     }
 }
 
-/// A worker has adopted it. The keeper repeats the release, for a task that reads its answer too late.
+/// A worker has adopted it. The keeper repeats the release for a task that reads its reply too late.
 #[tokio::test(start_paused = true)]
-async fn a_ticket_that_was_adopted_is_not_told_to_be_given_back_to_a_late_task() {
+async fn an_adopted_ticket_is_not_reported_as_given_back_to_a_late_task() {
     for (bug, is_told) in [(None, false), (Some(Mutant::LateIsGivenBack), true)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -71,7 +71,7 @@ async fn a_ticket_that_was_adopted_is_not_told_to_be_given_back_to_a_late_task()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_adopter_that_did_not_reach_the_store_is_not_told_that_the_ticket_is_over() {
+async fn a_late_adopter_that_did_not_reach_the_store_does_not_report_the_ticket_as_over() {
     for (bug, is_told) in [(None, true), (Some(Mutant::LateAdoptionIsLost), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -121,9 +121,9 @@ async fn a_permit_that_is_being_adopted_is_not_taken_for_a_free_one() {
     }
 }
 
-/// One permit in all: the process asks for it as if nobody here had to do with it.
+/// There is only one permit: the process asks for it as if none of its tasks used it.
 #[tokio::test(start_paused = true)]
-async fn a_task_that_waits_for_a_permit_beside_an_adopter_that_fails_gets_it() {
+async fn a_waiter_for_a_permit_gets_it_when_an_adopter_of_its_process_fails() {
     let (_time, network) = world();
     let (giver, worker) = (connect(&network, "p"), connect(&network, "q"));
     let permit = |locks: &LockManager| locks.lock("k", &0).permits(1);

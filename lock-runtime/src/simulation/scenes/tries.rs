@@ -1,4 +1,4 @@
-//! Single tries: an acquire with a timeout of zero is told what is true, after one answer.
+//! Single tries: an acquire with a timeout of zero gets a true answer after one reply.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,9 +14,9 @@ use crate::mutants::{Mutant, Seeded};
 use crate::simulation::process::connect;
 use crate::simulation::time::suspend;
 
-/// It does not wait for what the sibling is told.
+/// It does not wait for its sibling's reply.
 #[tokio::test(start_paused = true)]
-async fn a_single_try_beside_a_sibling_that_asks_is_told_at_once_that_the_lock_is_busy() {
+async fn a_single_try_beside_a_sibling_that_asks_reports_busy_at_once() {
     let (_time, network) = world();
     network.move_away(Duration::from_millis(200));
     let locks = connect(&network, "p");
@@ -28,9 +28,25 @@ async fn a_single_try_beside_a_sibling_that_asks_is_told_at_once_that_the_lock_i
     sibling.await.unwrap().release().await.unwrap();
 }
 
-/// The table "At a distance" in docs/topologies.md: at 400 ms the default command timeout leaves little more than the answer takes.
+/// Its connection was made while the server was slow, so the server seems further away than the request has time.
 #[tokio::test(start_paused = true)]
-async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_settings() {
+async fn a_request_behind_a_sibling_that_a_silent_server_does_not_answer_reports_the_silence() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(80));
+    let locks = connect(&network, "p");
+    locks.lock("k", &1).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(SECOND * 2);
+    let mut sibling = std::pin::pin!(locks.lock("k", &0).timeout(SECOND).acquire());
+    assert!(sibling.as_mut().now_or_never().is_none(), "it asks");
+    let waits = locks.lock("k", &0).timeout(Duration::from_millis(100)).acquire();
+    let (waited, asked) = tokio::join!(waits, sibling);
+    assert!(matches!(waited, Err(LockError::Backend { .. })), "{waited:?}");
+    assert!(matches!(asked, Err(LockError::Backend { .. })), "{asked:?}");
+}
+
+/// The table "At a distance" in docs/topologies.md: at 400 ms the default command timeout is little more than a reply takes.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_of_a_free_lock_succeeds_at_every_distance_with_the_default_settings() {
     for round_trip in [1, 30, 100, 200, 400].map(Duration::from_millis) {
         let (_time, network) = world();
         network.move_away(round_trip);
@@ -45,18 +61,18 @@ async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_s
     }
 }
 
-/// Who of its process keeps a single try from the lock, and for how long the try is told nothing.
+/// Which sibling keeps a single try from the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sibling {
-    /// It was called, and is not polled.
+    /// It was woken, and is not polled.
     Late,
-    /// Its hold was lost, and its body is not dropped yet.
+    /// Its hold was lost, and its body has not been dropped yet.
     Lost,
-    /// Its lock was taken by force, and its body is not dropped yet.
+    /// Its lock was taken by force, and its body has not been dropped yet.
     Forced,
 }
 
-/// How long a try waits that reads, behind a sibling that has the lock alone, or had it and is not gone.
+/// How long a reader's try waits behind a sibling that holds the lock alone, or has lost it and is still there.
 async fn try_waits_behind(sibling: Sibling, bug: Option<Mutant>) -> Duration {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
@@ -97,17 +113,17 @@ async fn a_single_try_does_not_take_what_a_sibling_has_in_another_mode_for_a_loc
     }
 }
 
-/// Who waits behind a single try of its process.
+/// What waits behind a single try of its process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Nobody,
     Waiter,
-    /// One that is not polled when it gets the lock.
+    /// A waiter that is not polled when it gets the lock.
     LateWaiter,
 }
 
-/// What a single try gets when another process has the lock, and the try is not polled before that process has released it. Also how
-/// long the waiter behind it waited after the release.
+/// The outcome of a single try that is not polled before the other process, which holds the lock, has released it. Also how long the
+/// waiter behind it waited after the release.
 async fn late_try(behind: Behind) -> (Result<bool, LockError>, Duration) {
     let (_time, network) = world();
     let (locks, other) = (connect(&network, "p"), connect(&network, "q"));
@@ -138,7 +154,7 @@ async fn late_try(behind: Behind) -> (Result<bool, LockError>, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_try_that_is_polled_late_does_not_get_what_was_held_when_it_began() {
+async fn a_single_try_that_is_polled_late_does_not_get_a_lock_that_was_held_when_it_began() {
     for behind in [Behind::Nobody, Behind::LateWaiter] {
         let (tried, _) = late_try(behind).await;
         assert!(matches!(tried, Ok(false) | Err(LockError::Backend { .. })), "{tried:?}");
@@ -146,13 +162,13 @@ async fn a_single_try_that_is_polled_late_does_not_get_what_was_held_when_it_beg
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_a_single_try_that_is_not_polled_goes_on_after_its_repetition() {
+async fn a_waiter_behind_an_unpolled_single_try_goes_on_after_its_repetition() {
     let (_, waited) = late_try(Behind::Waiter).await;
     assert!(waited < Duration::from_millis(10), "{waited:?}");
 }
 
-/// The lock was granted, and somebody took it from the try before its lease was confirmed for as long as others are to be kept out.
-/// Nobody has it now.
+/// The lock was granted to the try, and then taken from it before its lease was confirmed for as long as others have to be kept out. The
+/// lock is free now.
 #[tokio::test(start_paused = true)]
 async fn a_single_try_that_loses_its_lock_before_its_hold_begins_asks_again() {
     for bug in [None, Some(Mutant::LossIsAnswer)] {
@@ -177,7 +193,7 @@ async fn a_single_try_that_loses_its_lock_before_its_hold_begins_asks_again() {
     }
 }
 
-/// The host was suspended, and the lease that lingered here ended meanwhile.
+/// The host was suspended, and meanwhile the lingering lease expired.
 #[tokio::test(start_paused = true)]
 async fn a_single_try_that_finds_a_lease_which_is_gone_still_asks_for_the_lock() {
     for (bug, is_had) in [(None, true), (Some(Mutant::LeaseThatIsGoneIsAnswer), false)] {
@@ -192,9 +208,9 @@ async fn a_single_try_that_finds_a_lease_which_is_gone_still_asks_for_the_lock()
     }
 }
 
-/// The host was suspended while the grant was on its way. Nobody has the lock any more.
+/// The host was suspended while the grant was on its way. By then the lock is free.
 #[tokio::test(start_paused = true)]
-async fn a_single_try_whose_lease_was_over_before_its_grant_came_is_told_so() {
+async fn a_single_try_whose_lease_was_over_before_its_grant_arrived_reports_it() {
     for bug in [None, Some(Mutant::OutlivedAtLastUntold)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -212,9 +228,9 @@ async fn a_single_try_whose_lease_was_over_before_its_grant_came_is_told_so() {
     }
 }
 
-/// The server stood still, and came to the ask when the try had just given up by the server's clock.
+/// The server stalled, and executed the ask just after the try had given up, by the server's clock.
 #[tokio::test(start_paused = true)]
-async fn a_single_try_to_whose_ask_the_server_came_too_late_is_not_told_that_the_lock_is_busy() {
+async fn a_single_try_whose_ask_was_executed_too_late_does_not_report_busy() {
     for (bug, is_busy) in [(None, false), (Some(Mutant::AnyAnswerIsNo), true)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -230,9 +246,9 @@ async fn a_single_try_to_whose_ask_the_server_came_too_late_is_not_told_that_the
     }
 }
 
-/// The try had the lock, and did not come for it while another process waited. Nobody has the lock when the try comes.
+/// The try was granted the lock, but not polled while another process waited. The lock is free when it is polled.
 #[tokio::test(start_paused = true)]
-async fn a_single_try_that_comes_too_late_for_its_own_lock_asks_again() {
+async fn a_single_try_that_is_polled_too_late_for_its_grant_asks_again() {
     for (bug, is_busy) in [(None, false), (Some(Mutant::AnyAnswerIsNo), true)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();

@@ -1,4 +1,4 @@
-//! An acquire whose time is up is told what is true.
+//! An acquire whose time is over gets a true answer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,9 +16,9 @@ use crate::simulation::seeded::Bug;
 use crate::simulation::servers::model_server;
 use crate::{LockError, LockManager};
 
-/// Its own ask was taken into the queue. Then an administrator takes a right from the user.
+/// Its own ask was queued. Then an administrator takes a right from the user.
 #[tokio::test(start_paused = true)]
-async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repeats() {
+async fn a_waiter_reports_that_the_server_refused_what_the_keeper_repeated() {
     for (bug, is_told_soon) in [(None, true), (Some(Mutant::RefusedRepetitionUntold), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -42,7 +42,7 @@ async fn a_task_that_waits_is_told_when_the_server_refuses_what_the_keeper_repea
 
 /// The keeper repeats both asks in one command, which the server refuses for one of the keys.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_told_to_the_task_whose_key_it_is_for() {
+async fn a_refusal_goes_to_the_task_whose_key_it_is_for() {
     const REFUSES_ONE: &str =
         "for _, key in ipairs(KEYS) do if key == 'k:1' then error({ err = 'NOPERM no' }) end end\n";
     const BEGIN: &str = "local replies = { now() }";
@@ -65,9 +65,9 @@ async fn a_refusal_is_told_to_the_task_whose_key_it_is_for() {
     }
 }
 
-/// The task waits for its connection, and is polled again long after its time. By then nothing was asked.
+/// The task waits for its connection, and is polled again long after its time. Nothing has been sent by then.
 #[tokio::test(start_paused = true)]
-async fn a_task_that_came_late_to_a_command_that_was_never_sent_does_not_say_that_the_lock_is_busy() {
+async fn a_task_that_was_late_for_a_command_that_was_never_sent_does_not_report_busy() {
     for (bug, is_told) in [(None, true), (Some(Mutant::SilenceIsBusy), false)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = world();
@@ -81,8 +81,8 @@ async fn a_task_that_came_late_to_a_command_that_was_never_sent_does_not_say_tha
     }
 }
 
-/// Whether a hold keeps its lock whose task was late to read the grant, for so many milliseconds: meanwhile the keeper has repeated the
-/// ask, and the server refuses that.
+/// Whether a hold keeps its lock if its task read the grant this many milliseconds late. Meanwhile the keeper has repeated the ask, which
+/// the server refuses.
 async fn outlasts_a_refused_repetition(late: u64, bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world();
@@ -100,7 +100,7 @@ async fn outlasts_a_refused_repetition(late: u64, bug: Option<Mutant>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repetition_that_is_refused_takes_the_lock_from_no_hold() {
+async fn a_refused_repetition_takes_the_lock_from_no_hold() {
     for (bug, is_kept) in [(None, true), (Some(Mutant::RefusedAskReleased), false)] {
         let mut kept = Vec::new();
         for late in (70..300).step_by(10) {
@@ -110,9 +110,9 @@ async fn a_repetition_that_is_refused_takes_the_lock_from_no_hold() {
     }
 }
 
-/// Its connection broke. The task that is to ask again is not polled, and another one waits behind it.
+/// Its connection broke. The task that should ask again is not polled, and another one waits behind it.
 #[tokio::test(start_paused = true)]
-async fn a_process_hears_of_its_grant_also_when_the_task_that_asked_for_it_is_late() {
+async fn a_process_is_notified_of_its_grant_also_when_the_task_that_asked_is_late() {
     {
         let (_time, network) = world();
         let (owner, locks) = (connect(&network, "o"), connect(&network, "p"));
@@ -130,8 +130,8 @@ async fn a_process_hears_of_its_grant_also_when_the_task_that_asked_for_it_is_la
     }
 }
 
-/// How long a process waits for a lock that passes from task to task in another process, without a command, after the connections of
-/// that process broke.
+/// How long a process waits for a lock that is handed over inside another process, without a command, after that process's connections
+/// broke.
 async fn waits_behind_hand_overs(bug: Option<Mutant>, server: Option<Bug>) -> Duration {
     let _seeded = Seeded::begin(bug);
     let (_time, network) = world_on(model_server(server, None));
@@ -153,10 +153,10 @@ async fn waits_behind_hand_overs(bug: Option<Mutant>, server: Option<Bug>) -> Du
     begin.elapsed()
 }
 
-/// A process that has a lock sends nothing for it. So whoever waits is heard on the connection that is made again, or meanwhile on the
-/// other one.
+/// A process that has a lock sends nothing for it. So it learns of a waiter from the connection that is made again, or meanwhile from its
+/// other connection.
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_heard_also_after_the_connections_of_the_holder_broke() {
+async fn a_waiter_is_noticed_also_after_the_connections_of_the_holder_broke() {
     let untold = Bug::Scripts(&[("or not keeper_first and publish_plain(address .. ':keeper', message)", "")]);
     let deaf = Some(Mutant::HolderNotReconnected);
     for (bug, server, is_heard) in

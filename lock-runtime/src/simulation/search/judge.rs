@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The verdict on a run.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{BUSY, Deviation, LATE, STUCK, Way};
 use crate::FencingToken;
 use crate::timing::CLAIM;
 
-/// What a task may do beside others.
+/// How a task shares the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Alone,
@@ -17,7 +17,7 @@ pub(super) enum Mode {
     Permit(usize),
 }
 
-/// Who has the lock, and what was wrong by now.
+/// The holders of the lock, and the violations so far.
 #[derive(Default)]
 pub(super) struct Judge {
     seen: RefCell<Seen>,
@@ -35,16 +35,16 @@ struct Holder {
     process: &'static str,
     task: usize,
     mode: Mode,
-    /// Until when its first lease is good. A task that stops later may have had no way to know that its time was over.
+    /// Until when its first lease is valid. A task that stops later may have had no way to notice that its time was over.
     until: Instant,
-    /// When somebody released the lock by force.
+    /// When an operator released the lock by force.
     forced: Option<Instant>,
-    /// Who has come to hold the lock beside it.
+    /// The task that got the lock while this one still held it.
     beside: Option<usize>,
 }
 
 impl Judge {
-    /// A task has the lock. Who had it before must have stopped by now, or at least do nothing more.
+    /// A task has the lock. Earlier holders must have stopped by now, or at least do nothing more.
     pub(super) fn begin(&self, process: &'static str, task: usize, mode: Mode, until: Instant) {
         let holders = &mut self.seen.borrow_mut().holders;
         holders.retain(|holder| !super::has_crashed(holder.process));
@@ -63,18 +63,17 @@ impl Judge {
         self.seen.borrow().holders.iter().any(|holder| holder.task == task)
     }
 
-    /// A task that has the lock does something.
     pub(super) fn step(&self, task: usize) {
         self.check(task, |_| true);
     }
 
-    /// A task stops. It may stop late when its first lease is over: its deadline passes, and nobody polls it.
+    /// A task stops. It may stop late if its first lease is over: its deadline passed while it was not polled.
     pub(super) fn end(&self, task: usize) {
         self.check(task, |holder| Instant::now() < holder.until);
         self.seen.borrow_mut().holders.retain(|holder| holder.task != task);
     }
 
-    /// Somebody releases the lock by force. A holder that is not told of it has a claim to find out (rule 21).
+    /// The lock is released by force. A holder that gets no message about it has a claim's length to notice (rule 21).
     pub(super) fn force(&self) {
         let now = Instant::now();
         self.seen.borrow_mut().holders.iter_mut().for_each(|holder| holder.forced = Some(now));
@@ -91,7 +90,7 @@ impl Judge {
         }
     }
 
-    /// A hold alone, or a body inside of one, has this fencing token.
+    /// An exclusive hold, or a body inside one, has this fencing token.
     pub(super) fn see(&self, task: usize, token: FencingToken) {
         let seen = &mut *self.seen.borrow_mut();
         if seen.last.is_some_and(|last| token <= last) {
@@ -109,7 +108,7 @@ impl Judge {
     }
 }
 
-/// How much longer somebody may wait because of these.
+/// How much longer a wait may take because of these.
 pub(super) fn allowed(plan: &[Deviation], lease: Duration) -> Duration {
     plan.iter().map(|(_, way)| cost(*way, lease)).sum()
 }
@@ -120,12 +119,12 @@ fn cost(way: Way, lease: Duration) -> Duration {
         Way::Late => LATE * 2,
         Way::Stuck => STUCK * 2,
         Way::Unpolled => BUSY * 2,
-        // A waiter finds out by asking (rule 5).
+        // A waiter learns it by asking (rule 5).
         Way::Lost | Way::Dropped => second,
         // A new connection, and a repetition.
         Way::CutBefore | Way::CutAfter => second * 3 / 2,
         Way::Crash => lease + second,
-        // It is counted as a listener, and is granted the lock once more.
+        // It still counts as a listener, and is granted the lock once more.
         Way::Vanish => lease + CLAIM + second,
     }
 }

@@ -1,4 +1,4 @@
-//! Who wants the lock in a run.
+//! The tasks that want the lock in a run.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Deviation, RUN, Searched};
 use crate::timing::CLAIM;
 use crate::{ErrorKind, LockError, LockManager, LockRequest};
 
-/// One task: its process, when it comes, what it asks for, and what it does with the lock.
+/// One task: its process, when it starts, what it asks for, and what it does with the lock.
 struct Part {
     process: &'static str,
     comes: Duration,
@@ -26,44 +26,43 @@ struct Part {
     asks: fn(LockRequest) -> LockRequest,
 }
 
-/// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
-    /// It has the lock for a moment, and releases it.
+    /// Holds the lock for a moment, and releases it.
     Works,
-    /// It does so twice.
+    /// Does so twice.
     WorksTwice,
-    /// It drops the guard, and comes again, several times.
+    /// Drops the guard, and acquires again, several times.
     DropsOften,
-    /// It has the lock for longer than a lease.
+    /// Holds the lock for longer than a lease.
     Stays,
-    /// It has a body inside of its hold that wants a fencing token.
+    /// A body inside its hold wants a fencing token.
     Nests,
-    /// It gives up after a moment.
+    /// Gives up after a moment.
     Hurries,
-    /// It releases the lock of another by force.
+    /// Takes the lock from another holder by force.
     Forces,
-    /// It shuts its process down.
+    /// Shuts its process down.
     ShutsDown,
 }
 
 pub(super) struct Scenario {
     pub(super) name: &'static str,
-    /// What the server's own command for a release is called.
+    /// The name of the server's own command for a release.
     delete: Option<&'static str>,
-    /// How fast the server's clock is.
+    /// The speed of the server's clock.
     rate: f64,
-    /// How long somebody has the lock, while others wait.
+    /// How long each task holds the lock while others wait.
     stays: Duration,
-    /// Whether a hold is lost though nothing goes wrong: it is taken by force, outlives a shutdown, or lasts for longer than its lease.
+    /// Whether a hold is lost without any fault: it is taken by force, outlives a shutdown, or lasts longer than its lease.
     loses: bool,
     parts: &'static [Part],
 }
 
-/// What a task may see.
+/// The limits on what a task may see.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// How long it waits at most.
+    /// The longest wait.
     wait: Duration,
     /// Whether its hold may be lost.
     may_lose: bool,
@@ -71,15 +70,15 @@ struct Bounds {
 
 const LEASE: Duration = Duration::from_secs(3);
 const PATIENT: Duration = Duration::from_secs(30);
-/// How long a task waits that hurries.
+/// How long a task in a hurry waits.
 const HURRY: Duration = Duration::from_millis(300);
-/// How long a task has the lock.
+/// How long a task holds the lock.
 const WORK: Duration = Duration::from_millis(3);
-/// The same for one whose lease has to be renewed.
+/// How long a task holds a lock whose lease has to be renewed.
 const STAY: Duration = Duration::from_secs(9);
-/// The last fencing token that was drawn before: more than the server's clock says, as after its clock was set back.
+/// The last fencing token drawn: more than the server's clock shows, as if that had been set back.
 const LAST_FENCE: &str = "5000000000000000";
-/// The process from which a lock is released by force.
+/// The process of forced releases.
 const OPERATOR: &str = "o";
 const USUAL: Duration = Duration::from_millis(100);
 
@@ -92,7 +91,7 @@ impl Part {
         Self { does, ..self }
     }
 
-    /// Whether it is there to trouble others, and goes wrong itself in no way.
+    /// Whether it exists only to disturb others, and never deviates itself.
     fn is_operator(&self) -> bool {
         matches!(self.does, Deed::Forces | Deed::ShutsDown)
     }
@@ -172,7 +171,6 @@ pub(super) static ALL: [Scenario; 17] = [
     },
 ];
 
-/// Plays the run that `plan` describes.
 pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bug>) -> Vec<String> {
     let server = model_server(bug, scenario.delete);
     let (_time, network) = (Simulated::begin(), Network::new(server, scenario.rate, Rng::with_seed(0)));
@@ -183,7 +181,7 @@ pub(super) async fn play(scenario: &Scenario, plan: &[Deviation], bug: Option<Bu
             managers.push((part.process, connect(&network, part.process)));
         }
     }
-    // What connects, and teaches the server its scripts, is no choice of the run.
+    // Connecting, and loading the scripts into the server, are not choices of the run.
     let plan_of_run = RUN.take();
     for (_, manager) in &managers {
         for request in [manager.lock("warm", &0).fenced(true), manager.lock("warm", &0).read()] {
@@ -312,7 +310,7 @@ struct Holding<'a>(&'a Judge, usize);
 
 impl<'a> Holding<'a> {
     fn begin(judge: &'a Judge, number: usize, part: &Part) -> Self {
-        // Less what its deadline is early by, and what the grant took.
+        // Minus the margin of its deadline, and minus the time of the grant.
         judge.begin(part.process, number, part.mode, Instant::now() + LEASE * 9 / 10);
         Self(judge, number)
     }

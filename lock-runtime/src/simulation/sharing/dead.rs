@@ -1,4 +1,4 @@
-//! Waiters of a shared lock that are dead (rule S4): what they cost others, wherever they stand and however many there are.
+//! Dead waiters of a shared lock (rule S4): what they cost others, at any place in the queue and in any number.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,10 +18,10 @@ use crate::{LockManager, LockRequest};
 
 /// What promise 4 allows for each dead waiter.
 const EACH: Duration = Duration::from_secs(3);
-/// So many waiters repeat their asks every second (rule 5).
+/// This many waiters repeat their asks every second (rule 5).
 const NEAR: u32 = 16;
 const PATIENT: Duration = Duration::from_mins(5);
-/// A waiter that asks every second, and a message or two.
+/// The interval of a waiter that asks every second, and a message or two.
 const A_LOOK: Duration = Duration::from_millis(1050);
 
 /// How processes die.
@@ -44,7 +44,7 @@ impl Place {
         Self { _time: time, network: Network::new(model_server(bug, None), 1.0, Rng::with_seed(0)) }
     }
 
-    /// Dead waiters that want what they can't have beside the one permit that is in use: all of them in front.
+    /// Puts dead waiters at the front of the queue that can't be granted next to the one permit in use.
     fn bury(&self, count: u32, end: End) {
         for number in 0..count {
             let process = format!("{number:032x}");
@@ -67,7 +67,7 @@ fn permits(locks: &LockManager, permits: u32) -> LockRequest {
     locks.lock("k", &0).permits(permits).timeout(PATIENT)
 }
 
-/// How long a request that fits waits behind so many dead waiters.
+/// How long a request that fits waits behind this many dead waiters.
 async fn waits_behind(count: u32, end: End, bug: Option<Bug>) -> Duration {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let place = Place::new(bug);
@@ -81,7 +81,7 @@ async fn waits_behind(count: u32, end: End, bug: Option<Bug>) -> Duration {
     start.elapsed()
 }
 
-/// How long a request that fits waits when all die that are in front of it. It pauses by then: those in front have asked.
+/// How long a request that fits waits when all in front of it die. By then it is pausing: those in front have asked.
 async fn waits_when_all_in_front_die(end: End, bug: Option<Bug>) -> Duration {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let place = Place::new(bug);
@@ -96,7 +96,7 @@ async fn waits_when_all_in_front_die(end: End, bug: Option<Bug>) -> Duration {
         sleep(Duration::from_millis(5)).await;
     }
     let waiting = wait(&next, 2);
-    // The last of them has just heard that it may pause.
+    // The last one has just been told that it may pause.
     sleep(Duration::from_secs(3)).await;
     let commands = next.stats().commands;
     sleep(Duration::from_secs(7)).await;

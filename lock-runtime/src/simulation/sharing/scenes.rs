@@ -1,4 +1,4 @@
-//! Readers that come late: to the hold to which they were called, and to the answer that they wait for.
+//! Late readers: late to the hold that they were woken for, or to the reply that they wait for.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -19,9 +19,9 @@ use crate::simulation::servers::model_server;
 use crate::simulation::time::Simulated;
 use crate::{LockError, LockManager};
 
-/// Called readers that never come: only then it matters that the keeper expels them.
+/// Readers that were woken and are never polled: only then does it matter that the keeper expels them.
 #[test]
-fn a_reader_that_was_called_and_is_not_polled_does_not_keep_a_writer_out() {
+fn a_reader_that_was_woken_and_is_not_polled_does_not_keep_a_writer_out() {
     let wait = |bug: Option<Mutant>| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(writers_wait(bug))
@@ -53,10 +53,10 @@ async fn writers_wait(bug: Option<Mutant>) -> Duration {
     waited
 }
 
-/// A reader that was passed over waits at its old place. When it is called from there, it joins the hold, although no other reader
-/// may join that hold any more.
+/// A reader that was passed over keeps its place. When it is woken there, it joins the hold, although no other reader may join that hold
+/// any longer.
 #[test]
-fn a_reader_that_was_late_before_joins_the_hold_to_which_it_is_called() {
+fn a_reader_that_was_late_before_joins_the_hold_for_which_it_is_woken() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
@@ -70,7 +70,7 @@ fn a_reader_that_was_late_before_joins_the_hold_to_which_it_is_called() {
         let next = tokio::spawn(acquire(&other));
         sleep(Duration::from_millis(20)).await;
         writer.release().await.unwrap();
-        // No reader is polled, so the next writer has the lock. Then the readers ask again, and the first writer behind them.
+        // No reader is polled, so the next writer gets the lock. Then the readers ask again, and the first writer behind them.
         let writer = next.await.unwrap().unwrap();
         for read in &mut reads {
             assert!(timeout(Duration::from_millis(20), read).await.is_err());
@@ -88,7 +88,7 @@ fn a_reader_that_was_late_before_joins_the_hold_to_which_it_is_called() {
     });
 }
 
-/// A reader that joins the hold of another reader asks for a fencing token only. The answer comes in time, and the task reads it late.
+/// A reader that joins another reader's hold asks only for a fencing token. The reply arrives in time, but the task reads it late.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_polled_too_late_is_not_granted_its_fencing_token() {
     for bug in [None, Some(Mutant::LateDrawGranted)] {
@@ -110,7 +110,7 @@ async fn a_reader_that_is_polled_too_late_is_not_granted_its_fencing_token() {
     }
 }
 
-/// The list of the shared leases outlives the lock's own key, which an operator deleted.
+/// The list of shared leases outlives the lock's own key, which an operator deleted.
 #[test]
 fn what_is_left_of_earlier_shared_leases_does_not_come_back() {
     for bug in [None, Some(Bug::Scripts(&[("    redis.call('DEL', shares.of(lock))\n", "")]))] {
@@ -131,9 +131,9 @@ fn what_is_left_of_earlier_shared_leases_does_not_come_back() {
     }
 }
 
-/// A reader that joins others draws its fencing token meanwhile, and its hold is lost before the token comes.
+/// A reader that joins others draws its fencing token, and its hold is lost before the token arrives.
 #[tokio::test(start_paused = true)]
-async fn a_reader_whose_hold_is_lost_while_its_token_is_drawn_begins_anew() {
+async fn a_reader_whose_hold_is_lost_while_its_token_is_drawn_starts_again() {
     for bug in [None, Some(Mutant::LostWhileDrawn)] {
         let _seeded = Seeded::begin(bug);
         let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
@@ -151,7 +151,7 @@ async fn a_reader_whose_hold_is_lost_while_its_token_is_drawn_begins_anew() {
     }
 }
 
-/// Who kept new readers of a process out, and is gone by now.
+/// What kept new readers of a process out, and is now gone.
 #[derive(Clone, Copy, Debug)]
 enum Gone {
     Writer,
@@ -159,9 +159,9 @@ enum Gone {
     WaiterForPermit,
 }
 
-/// Nobody tells a process that the others are gone for whom its readers wait.
+/// The process gets no message when those are gone for whom its readers wait.
 #[tokio::test(start_paused = true)]
-async fn readers_join_again_when_those_are_gone_for_whom_they_wait() {
+async fn readers_join_again_when_the_waiters_they_wait_for_are_gone() {
     for gone in [Gone::Writer, Gone::Process, Gone::WaiterForPermit] {
         for bug in [None, Some(Mutant::WaiterNeverGone)] {
             let _seeded = Seeded::begin(bug);
@@ -194,9 +194,9 @@ async fn readers_join_again_when_those_are_gone_for_whom_they_wait() {
     }
 }
 
-/// Rule 14: a lost lease is released after the bodies of its readers. A reader that was taken back has none.
+/// Rule 13: a lost lease is released after its readers' bodies. A reader that was taken back has none.
 #[tokio::test(start_paused = true)]
-async fn a_lost_lock_does_not_wait_for_the_body_of_a_reader_that_was_taken_back() {
+async fn a_lost_lock_does_not_wait_for_the_body_of_a_reader_that_left_its_hold() {
     for is_of_set in [false, true] {
         for bug in [None::<Mutant>] {
             let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
@@ -215,7 +215,7 @@ async fn a_lost_lock_does_not_wait_for_the_body_of_a_reader_that_was_taken_back(
             }
             assert_eq!(locks.stats().held, 2, "it has joined");
             sleep(Duration::from_secs(3)).await;
-            assert_eq!(locks.stats().held, 1, "it has no part any more");
+            assert_eq!(locks.stats().held, 1, "it no longer has a part");
             drop((fenced, set, second));
             let start = Instant::now();
             assert!(others.force_release("k", &0).await.unwrap());
@@ -228,10 +228,10 @@ async fn a_lost_lock_does_not_wait_for_the_body_of_a_reader_that_was_taken_back(
     }
 }
 
-/// The lease of a writer ends by itself, and a reader has waited for that. Another reader comes, to whom the server passes on what is
-/// free: first to the reader that waits.
+/// A writer's lease expires, and a reader has waited for that. Another reader arrives, and the server passes the free lock on, first to the
+/// waiting reader.
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_comes_to_a_lock_that_has_ended_reads_beside_the_reader_that_waited() {
+async fn a_reader_that_arrives_when_the_lock_has_expired_shares_it_with_the_waiting_reader() {
     let ends = Duration::from_secs(1);
     for bug in [
         None,

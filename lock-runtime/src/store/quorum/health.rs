@@ -1,4 +1,4 @@
-//! [`HealthCheck`]: which servers answer, and which of them may vote.
+//! [`Member`]: what a quorum knows about one of its servers: whether it answers, and may vote.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,44 +8,69 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
-use super::member::Member;
-use super::votes::{Votes, majority};
+use super::votes::Votes;
 use super::{Quorum, start_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::mutex::Mutex;
-use crate::store::StoreError;
+use crate::observe;
 use crate::store::voter::{Eligibility, Voter};
+use crate::store::{Answers, StoreError};
 
 /// How often all servers are probed while some fail.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// How long, at least, to wait for the last servers when a majority has answered. When the majority took longer, the last
-/// servers get as long as the majority took.
+/// How long, at least, to wait for the last servers after a majority has answered. If the majority took longer, they get as long as it
+/// took.
 const LAST_SERVERS_WAIT: Duration = Duration::from_millis(200);
-/// The pause before servers are probed again when too few may vote: another manager may just be marking all of them as new.
+/// The pause before probing again when too few servers may vote: another manager may just be marking all of them as new.
 const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const TRIES: usize = 4;
 
-/// When the servers were probed last.
-#[derive(Debug, Default)]
-pub(super) struct HealthCheck(Mutex<Option<Moment>>);
+/// A server of the quorum.
+#[derive(Debug)]
+pub(super) struct Member<S> {
+    pub(super) node: S,
+    /// The server's index in the order that all managers share.
+    pub(super) number: usize,
+    /// The last failure, if the server has not answered since.
+    failed: Mutex<Option<StoreError>>,
+}
 
-impl HealthCheck {
-    fn is_due(&self) -> bool {
-        let mut last = self.0.lock();
-        let is_due = last.is_none_or(|last| last.elapsed() >= INTERVAL);
-        if is_due {
-            *last = Some(Moment::now());
+/// A timeout says nothing about the server when the verb had less time than this, or than two round trips.
+const CUT_SHORT: Duration = Duration::from_millis(50);
+
+impl<S: Voter> Member<S> {
+    pub(super) fn new(number: usize, node: S) -> Arc<Self> {
+        Arc::new(Self { node, number, failed: Mutex::default() })
+    }
+
+    /// Notes the outcome of a verb with this deadline.
+    pub(super) fn note<T>(&self, deadline: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        let error = outcome.as_ref().err().cloned();
+        if error.as_ref().is_some_and(|error| error.out_of_time)
+            && deadline.span() < CUT_SHORT.max(self.node.round_trip() * 2)
+        {
+            return outcome;
         }
-        is_due
+        let is_news = std::mem::replace(&mut *self.failed.lock(), error.clone()).is_none();
+        // The other servers may be enough, and then no caller learns of this failure.
+        if let Some(error) = error.filter(|_| is_news) {
+            observe::member_failed(self.node.name(), &error.problem);
+        }
+        outcome
+    }
+
+    /// Like [`note`](Self::note), for a verb with one item.
+    pub(super) fn note_one<T>(&self, deadline: Deadline, outcome: Result<T, StoreError>) -> Answers<T> {
+        self.note(deadline, outcome).map(|answer| vec![Ok(answer)])
+    }
+
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.failed.lock().clone()
     }
 }
 
 impl<S: Voter> Quorum<S> {
-    pub(super) fn majority(&self) -> usize {
-        majority(self.members.len())
-    }
-
     /// Connects to a majority, and to the others in the background.
     pub(crate) async fn connect(&self, deadline: Deadline) -> Result<(), StoreError> {
         for _ in 0..TRIES {
@@ -54,9 +79,13 @@ impl<S: Voter> Quorum<S> {
                 let silence = || member.node.unanswered("", deadline.span());
                 found.failed.push((member.number, member.failure().unwrap_or_else(silence)));
             }
-            if let Some((one, other)) = self.one_named_twice() {
-                let problem = format!("{one} and {other} are the same server, which would have two votes");
-                return Err(StoreError::never(BackendError::new(problem)));
+            let mut known = BTreeMap::new();
+            for member in &*self.members {
+                let other = member.node.name();
+                if let Some(one) = member.node.identity().and_then(|identity| known.insert(identity, other)) {
+                    let problem = format!("{one} and {other} are the same server, which would have two votes");
+                    return Err(StoreError::never(BackendError::new(problem)));
+                }
             }
             if found.yes.len() < self.majority() {
                 return Err(self.too_few(&found));
@@ -69,31 +98,26 @@ impl<S: Voter> Quorum<S> {
         Ok(())
     }
 
-    /// Two names of the same server.
-    fn one_named_twice(&self) -> Option<(&str, &str)> {
-        let mut known: BTreeMap<String, &str> = BTreeMap::new();
-        self.members.iter().find_map(|member| {
-            let name = member.node.name();
-            known.insert(member.node.identity()?, name).map(|before| (before, name))
-        })
-    }
-
-    /// Probes all servers now and then while some fail, in the background.
+    /// Probes all servers in the background while some fail, at most once per interval.
     pub(super) fn probe_failed_servers(&self) {
-        if self.members.iter().any(|member| member.failure().is_some()) && self.health.is_due() {
+        let mut last = self.probed.lock();
+        if last.is_none_or(|last| last.elapsed() >= INTERVAL)
+            && self.members.iter().any(|member| member.failure().is_some())
+        {
+            *last = Some(Moment::now());
             let members = Arc::clone(&self.members);
             tokio::spawn(async move { probe(&members, Deadline::after(INTERVAL * 4)).await });
         }
     }
 }
 
-/// What the servers that answer say of their votes.
+/// What the servers that answered report about their votes.
 type Found = Votes<Eligibility, ()>;
 
-/// Probes all servers, and marks those that are to be marked. Returns when a majority has answered and the others had a moment more.
+/// Probes all servers, and marks those that are due for it. Returns when a majority has answered and the others had a little more time.
 pub(super) async fn probe<S: Voter>(members: &[Arc<Member<S>>], deadline: Deadline) -> Found {
     let mut looking = start_on(members, |member| {
-        // A task: it connects even when nobody waits for it any more.
+        // A task connects even when no caller waits for it any more.
         let looking = tokio::spawn(async move {
             let found = member.node.probe(deadline).await;
             // A server without a vote fails by its answer to the next ask. By then it may be marked.
@@ -114,30 +138,24 @@ pub(super) async fn probe<S: Voter>(members: &[Arc<Member<S>>], deadline: Deadli
             last = LAST_SERVERS_WAIT.max(deadline.start().elapsed());
         }
     }
-    mark_eligible(members, &mut found, deadline.counted_from(Moment::now())).await;
-    found
-}
-
-/// Whether a server is to be marked as being in service, when all servers are new or not (rule Q4).
-fn is_to_be_marked(eligibility: Eligibility, are_new: bool) -> bool {
-    mutant!(RestartedIsMarked => return true);
-    match eligibility {
-        Eligibility::Eligible { .. } => true,
-        Eligibility::Unmarked(_) => are_new,
-        Eligibility::InService | Eligibility::Restarted(_) => false,
-    }
-}
-
-/// Marks servers as being in service: all of them when all are new, otherwise those that are eligible.
-async fn mark_eligible<S: Voter>(members: &[Arc<Member<S>>], found: &mut Found, deadline: Deadline) {
+    // Rule Q4: servers are marked as being in service, all of them when all are new, otherwise those that are eligible.
+    let deadline = deadline.counted_from(Moment::now());
     let is_new = |(_, eligibility): &(usize, Eligibility)| {
         matches!(eligibility, Eligibility::Eligible { is_marked: false } | Eligibility::Unmarked(_))
     };
     let are_new = found.yes.len() == members.len() && found.yes.iter().all(is_new);
-    let to_mark = found.yes.iter_mut().filter(|(_, eligibility)| is_to_be_marked(*eligibility, are_new));
+    let is_to_be_marked = |(_, eligibility): &&mut (usize, Eligibility)| {
+        let is_eligible = match eligibility {
+            Eligibility::Eligible { .. } => true,
+            Eligibility::Unmarked(_) => are_new,
+            Eligibility::InService | Eligibility::Restarted(_) => false,
+        };
+        mutant!(RestartedIsMarked => true, else is_eligible)
+    };
+    let to_mark = found.yes.iter_mut().filter(is_to_be_marked);
     let marking = to_mark.filter_map(|(number, eligibility)| Some((members.get(*number)?, eligibility)));
     join_all(marking.map(|(member, eligibility)| async move {
-        // What fails here is tried again by the next probe.
+        // The next probe tries again what fails here.
         if member.node.mark_in_service(deadline).await.is_ok()
             && let Ok(marked) = member.note(deadline, member.node.probe(deadline.counted_from(Moment::now())).await)
         {
@@ -145,4 +163,5 @@ async fn mark_eligible<S: Voter>(members: &[Arc<Member<S>>], found: &mut Found, 
         }
     }))
     .await;
+    found
 }

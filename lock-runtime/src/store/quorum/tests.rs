@@ -1,4 +1,4 @@
-//! Locks on a majority, over servers in memory that fail as they are told, in paused time.
+//! Locks on a majority, over servers in memory that fail on command, in paused time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::clock::without_drift;
 use crate::mutants::{Mutant, Seeded};
 use crate::store::voter::Eligibility;
-use crate::store::{Answer, Reach, Renewed, Retry, Store, StoreError};
+use crate::store::{Answer, Reach, Renewed, Retry, Seen, Store, StoreError};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -16,6 +16,7 @@ mod away;
 mod restarts;
 mod world;
 
+use super::of_majority;
 use world::{COMMAND, KEY, Mode, PATIENCE, World, by};
 
 fn is_granted(answer: &Result<Answer, StoreError>) -> bool {
@@ -24,6 +25,17 @@ fn is_granted(answer: &Result<Answer, StoreError>) -> bool {
 
 fn is_busy(answer: &Result<Answer, StoreError>) -> bool {
     matches!(answer, Ok(Answer::Busy(_)))
+}
+
+#[test]
+fn the_owner_is_the_one_of_a_majority_and_its_time_is_that_of_the_majority() {
+    let seen = |owner: &str, seconds| {
+        let frees_in = Some(Duration::from_secs(seconds));
+        Seen { owner: Token::foreign(owner), frees_in, sharing: Vec::new(), waiting: Vec::new() }
+    };
+    let shown = of_majority(&[seen("a", 9), seen("b", 30), seen("a", 5)], 2).unwrap();
+    assert_eq!((shown.owner.as_str(), shown.frees_in), ("a", Some(Duration::from_secs(5))));
+    assert!(of_majority(&[seen("a", 9), seen("b", 9)], 2).is_none());
 }
 
 const AWAY: [Mode; 3] = [Mode::Refuses, Mode::Silent, Mode::Mute];
@@ -82,7 +94,7 @@ async fn a_grant_lasts_as_long_as_a_majority_keeps_it() {
     for bug in [None, Some(Mutant::LatestEndCounts)] {
         let _seeded = Seeded::begin(bug);
         let world = World::of(3);
-        // The other grants come later, and last longer. Two of three are needed, so the second best counts.
+        // The other grants are later, and last longer. A majority is two of three, so the second best counts.
         world.give(0, "t").await;
         sleep(Duration::from_secs(1)).await;
         world.give(1, "t").await;
@@ -111,7 +123,7 @@ async fn a_server_that_is_slow_is_not_waited_for_to_be_refused() {
     }
 }
 
-/// Whoever is refused by all servers has nothing to withdraw, and asks under the same token again.
+/// A waiter refused by all servers has nothing to withdraw, and asks again under the same token.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_says_whether_any_server_may_have_granted_the_lock() {
     for (owners, mode, stands) in [
@@ -135,7 +147,7 @@ async fn a_refusal_says_whether_any_server_may_have_granted_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_has_no_place_in_a_queue() {
+async fn a_waiter_has_no_place_in_a_queue() {
     let world = World::of(3);
     assert!(is_granted(&world.claim("x").await));
     assert!(is_busy(&world.wait("t").await));
@@ -144,9 +156,9 @@ async fn whoever_waits_has_no_place_in_a_queue() {
     assert_eq!(world.owners(), [None, None, None]);
 }
 
-/// No server tells that others wait.
+/// No server reports that others wait.
 #[tokio::test(start_paused = true)]
-async fn who_has_had_a_lock_for_long_is_told_that_others_wait() {
+async fn a_process_that_has_held_a_lock_for_long_is_notified_that_others_wait() {
     let world = World::of(3);
     let heard = away::Heard::attach(&world, "t");
     assert!(is_granted(&world.claim("t").await));
@@ -162,7 +174,7 @@ async fn who_has_had_a_lock_for_long_is_told_that_others_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_and_a_renewal_tell_the_truth_about_a_majority() {
-    // Which of the three servers still says that the token owns the lock: y(es), n(o), or no answer.
+    // What each of the three servers says about the token's ownership: y(es), n(o), or no answer.
     for (states, owned) in [
         ("yyn", Some(true)),
         ("yy-", Some(true)),
@@ -230,7 +242,7 @@ async fn servers_are_marked_when_all_are_new_and_only_then() {
         }
         world.set(2, Mode::Refuses);
         world.quorum.connect(by()).await.unwrap();
-        assert_eq!(standings()[0], if before[0] == old { marked } else { before[0] }, "not all are there");
+        assert_eq!(standings()[0], if before[0] == old { marked } else { before[0] }, "not all answer");
         world.set(2, Mode::Up);
         for (server, eligibility) in world.servers.iter().zip(before) {
             *server.eligibility.lock().unwrap() = eligibility;
@@ -240,7 +252,7 @@ async fn servers_are_marked_when_all_are_new_and_only_then() {
     }
 }
 
-/// One holder after another: how many tokens each draws at a time, and which servers are away meanwhile.
+/// One holder after another: how many tokens each draws at once, and which servers are away meanwhile.
 fn holders() -> impl Strategy<Value = Vec<(u32, usize, usize)>> {
     prop::collection::vec((1..4_u32, 0..5_usize, 0..5_usize), 1..12)
 }

@@ -1,4 +1,4 @@
-//! [`Votes`]: what the servers say of one lock, counted.
+//! [`Votes`]: counts what the servers say about one lock.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Reach, Retry, StoreError};
 
-/// The answers so far: those that say yes, those that say no, and the failures, each with its server's number.
+/// The answers so far: yes, no and the failures, each with its server's number.
 #[derive(Debug)]
 pub(super) struct Votes<Y, N> {
     servers: usize,
     pub(super) yes: Vec<(usize, Y)>,
     pub(super) no: Vec<(usize, N)>,
     pub(super) failed: Vec<(usize, StoreError)>,
-    /// How many of the failures are no fault of a server: the verb came to it when its time was over.
+    /// How many of the failures are not a server's fault: the verb arrived when its time was over.
     pub(super) late: usize,
 }
 
@@ -23,13 +23,8 @@ pub(super) enum Verdict {
     Open,
     Yes,
     No,
-    /// Too few servers have answered or will answer: nobody can tell.
+    /// Too few servers have answered or will answer: it can't be decided.
     Unknown,
-}
-
-/// More than half of all servers.
-pub(super) fn majority(servers: usize) -> usize {
-    servers / 2 + 1
 }
 
 impl<Y, N> Votes<Y, N> {
@@ -38,23 +33,17 @@ impl<Y, N> Votes<Y, N> {
     }
 
     pub(super) fn majority(&self) -> usize {
-        majority(self.servers)
+        self.servers / 2 + 1
     }
 
-    fn pending(&self) -> usize {
-        self.servers.saturating_sub(self.yes.len() + self.no.len() + self.failed.len())
-    }
-
-    /// Whether a server has not answered yet.
     pub(super) fn lacks(&self, server: usize) -> bool {
-        let has = |number: &usize| *number == server;
         let answered = self.yes.iter().map(|(number, _)| number).chain(self.no.iter().map(|(number, _)| number));
-        !answered.chain(self.failed.iter().map(|(number, _)| number)).any(has)
+        !answered.chain(self.failed.iter().map(|(number, _)| number)).any(|number| *number == server)
     }
 
-    /// Whether enough servers grant, when `hopeful` others may soon answer. A server that failed grants nothing. But only a
-    /// majority can say that another token has the lock, and a refusal waits for all who may soon answer: what is refused by all
-    /// servers need not be withdrawn.
+    /// Whether enough servers grant, when `hopeful` others may answer soon. A server that failed grants nothing. But only a majority can
+    /// say that another token owns the lock, and a refusal waits for all servers that may answer soon: an ask that all servers refuse need
+    /// not be withdrawn.
     pub(super) fn granted(&self, hopeful: usize) -> Verdict {
         let majority = self.majority();
         if self.yes.len() >= majority {
@@ -70,7 +59,8 @@ impl<Y, N> Votes<Y, N> {
 
     /// Whether the token owns the lock on a majority. It may own the lock on a server that failed.
     pub(super) fn owned(&self) -> Verdict {
-        let (majority, pending) = (self.majority(), self.pending());
+        let majority = self.majority();
+        let pending = self.servers.saturating_sub(self.yes.len() + self.no.len() + self.failed.len());
         let without = self.servers - majority + 1;
         let may_turn = self.yes.len() + pending >= majority || self.no.len() + pending >= without;
         if self.yes.len() >= majority {
@@ -84,7 +74,7 @@ impl<Y, N> Votes<Y, N> {
         }
     }
 
-    /// The error of a verb that too few servers answered. `name` gives the name of a server.
+    /// The error of a verb that too few servers answered. `name` returns the name of a server.
     pub(super) fn too_few(&self, name: impl Fn(usize) -> String) -> StoreError {
         let needed = self.majority();
         let problem = |(server, error): &(usize, StoreError)| error.problem.clone().of(&name(*server)).to_string();
@@ -103,7 +93,7 @@ impl<Y, N> Votes<Y, N> {
         StoreError { retry, out_of_time, ..StoreError::later(problem) }
     }
 
-    /// How far a failed verb came. It certainly has no effect only when it was sent to no server.
+    /// How far a failed verb got. It certainly has no effect only if it was sent to no server.
     pub(super) fn reach(&self) -> Reach {
         let is_unsent = |(_, error): &(usize, StoreError)| error.reach == Reach::Unsent;
         if self.failed.len() == self.servers && self.failed.iter().all(is_unsent) {
@@ -121,6 +111,12 @@ impl<Y, N> Votes<Y, N> {
         let counts = untils.get(self.majority() - 1);
         mutant!(LatestEndCounts => return *untils.first().or(counts).unwrap_or(&Deadline::new(now, Duration::ZERO)));
         counts.copied().unwrap_or_else(|| Deadline::new(now, Duration::ZERO))
+    }
+}
+
+impl Votes<(), ()> {
+    pub(super) fn count(&mut self, server: usize, is_yes: bool) {
+        if is_yes { &mut self.yes } else { &mut self.no }.push((server, ()));
     }
 }
 
@@ -147,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_stays_so_whatever_is_answered_later_and_all_answers_decide() {
+    fn a_decision_stays_whatever_is_answered_later_and_all_answers_decide() {
         for servers in 3..=7 {
             for (yes, no, failed) in all(servers) {
                 let votes = of(servers, yes, no, failed);
@@ -157,7 +153,7 @@ mod tests {
                 for (more_yes, more_no, more_failed) in all(servers).filter(|(a, b, c)| a + b + c == pending) {
                     let later = of(servers, yes + more_yes, no + more_no, failed + more_failed);
                     assert!(owned == Verdict::Open || owned == later.owned(), "{votes:?} {later:?}");
-                    // A majority that could not be asked is reported at once, even when the last server would refuse.
+                    // A majority that could not be asked is reported at once, even if the last server would refuse.
                     assert!(granted == Verdict::Open || granted == later.granted(0), "{votes:?} {later:?}");
                 }
                 assert_eq!(granted == Verdict::Yes, yes * 2 > servers);

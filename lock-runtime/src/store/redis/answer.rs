@@ -1,4 +1,4 @@
-//! What the replies mean, in the words of the store.
+//! Translates replies into the store's answers.
 
 use std::time::Duration;
 
@@ -10,13 +10,11 @@ use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
 use crate::store::{
-    Anchor, Answer, Ask, Busy, Grant, NodeId, Ownership, Reach, Release, Released, Renewal, Renewed, StoreError,
-    TicketAnswer,
+    Anchor, Answer, Ask, Busy, Grant, Ownership, Reach, Release, Renewal, Renewed, StoreError, TicketAnswer,
 };
 use crate::token::Token;
 
-/// Rule 7: the deadline is counted from the instant before the command was sent. `lease` is the part of the lease that is
-/// certain.
+/// Rule 7: the deadline counts from the instant before the command was sent. `lease` is the part of the lease that is certain.
 fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
     Answer::Granted(Grant { until: Deadline::new(sent, lease), contended, fence })
 }
@@ -25,13 +23,13 @@ fn lease_left(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
-/// When a key ends of which `PTTL` says `millis`. A server has a key to the end of its last millisecond, so an ask that comes
-/// just this many milliseconds later may still find it.
+/// When a key with this `PTTL` ends. A server keeps a key to the end of its last millisecond, so an ask that arrives after exactly this
+/// many milliseconds may still find it.
 fn frees_in(millis: i64) -> Option<Duration> {
     Some(lease_left(millis)? + Duration::from_millis(1))
 }
 
-/// Reads the reply to a claim: that it is granted, or the owner of the lock, or nothing, when that was not asked for.
+/// Reads the reply to a claim: a grant, the owner of the lock, or nothing if the owner was not asked for.
 pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) -> Result<Answer, StoreError> {
     let owner = match value {
         Value::Okay => return Ok(grant(sent, drift.trusted(ask.claim), false, None)),
@@ -39,7 +37,7 @@ pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) 
         value => text(value).ok_or_else(StoreError::no_answer)?,
     };
     if owner == ask.token.as_str() {
-        // The same ask was executed before. Nobody knows the rest of its claim, so the claim is confirmed before use.
+        // The same ask was executed before. The rest of its claim is unknown, so the claim is confirmed before use.
         return Ok(grant(sent, Duration::ZERO, false, None));
     }
     let owner = Token::foreign(&owner);
@@ -66,7 +64,6 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
     }
 }
 
-/// Reads the answer of `adopt.lua`.
 pub(super) fn read_adopted(answer: Value, ask: &Ask, anchor: Anchor) -> Result<TicketAnswer, StoreError> {
     if let Value::Array(fields) = &answer {
         match fields.as_slice() {
@@ -85,7 +82,7 @@ pub(super) fn read_adopted(answer: Value, ask: &Ask, anchor: Anchor) -> Result<T
     }
 }
 
-/// What the lock was to the token, in the answer to the end of its hold.
+/// Whether the token owned the lock, from the answer to the end of its hold.
 pub(super) fn ownership_of(answer: i64) -> Ownership {
     match answer {
         1 => Ownership::Owned,
@@ -94,55 +91,38 @@ pub(super) fn ownership_of(answer: i64) -> Ownership {
     }
 }
 
-pub(super) fn read_released(
-    answer: Value,
-    release: &Release,
-    sent: Moment,
-    (drift, node): (Drift, Option<NodeId>),
-) -> Result<Released, StoreError> {
+pub(super) fn read_released(answer: Value, release: &Release) -> Result<Ownership, StoreError> {
     if let Some(ownership) = integer(&answer) {
-        return Ok(Released { ownership: ownership_of(ownership), again: None });
+        return Ok(ownership_of(ownership));
     }
     let fields = items(answer).map_err(reply::error_of_one)?;
     match fields.as_slice() {
-        [Value::Int(ownership), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
-            let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default(), drift, node };
-            let again = release.again.as_ref().map(|(token, _)| {
-                if owner == token.as_str().as_bytes() {
-                    return grant(sent, drift.trusted(lease_left(*left).unwrap_or_default()), *waits == 1, None);
-                }
-                let (owner, pause) = (Token::foreign(&String::from_utf8_lossy(owner)), Duration::ZERO);
-                let (frees_in, endless) = (frees_in(*left), *left == -1);
-                Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, stands: false })
-            });
-            Ok(Released { ownership: ownership_of(*ownership), again })
-        }
         [Value::Int(-3), message] => {
             let error = reply::error_of_one(message.clone());
-            // A missing right is a mistake in the settings, and the caller of the release has to learn of it.
+            // A missing right is a mistake in the settings, so tell the caller of the release.
             if error.is_denied() {
                 return Err(error);
             }
             observe::queue_unusable(&release.key, &error.problem);
-            Ok(Released::DONE)
+            Ok(Ownership::Owned)
         }
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),
     }
 }
 
-/// What became of a lock that was to be released without a look at who waits for it.
+/// What became of a lock that was to be released without a look at its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freed {
-    /// It is as it was, unless an earlier call of a repeated command changed it.
+    /// It is unchanged, unless an earlier run of a repeated command changed it.
     Not,
-    /// It is free, and nobody waits for it.
+    /// It is free, and has no waiters.
     Done,
-    /// It is free, and somebody waits for it.
+    /// It is free, and has waiters.
     Awaited,
 }
 
-/// Of each release, what it did; `None` when all are done.
+/// The outcome of each release; `None` when all are done.
 pub(super) fn read_freed(value: Value, count: usize) -> Result<Option<Vec<Freed>>, StoreError> {
     let read = |freed: &Value| match freed {
         Value::Int(1) => Freed::Done,

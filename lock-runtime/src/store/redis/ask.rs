@@ -1,4 +1,4 @@
-//! How a lock is asked for: by the plain claim of a free lock, or by script.
+//! How to ask for a lock: by the plain claim of a free lock, or by script.
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, ready};
@@ -7,13 +7,14 @@ use redis::{Cmd, Value};
 
 use super::answer::{read_answer, read_claimed};
 use super::command::LockCommand;
+use super::replicas::Replicas;
 use super::reply::Reply;
 use super::verb::Verb;
 use super::voter::check_vote;
 use super::{Outgoing, RedisStore, keys_per_lock, lock_keys, millis, scripts};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
-use crate::store::seen::SHARED;
+use crate::store::SHARED;
 use crate::store::{Anchor, Answer, Answers, Ask, Reach, Replacing, Retry, Store as _, StoreError, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -30,7 +31,7 @@ impl RedisStore {
         called.then(move |called| self.on_claimed(called, ask, deadline))
     }
 
-    /// What follows from the answer to a claim; most often nothing. What is rare is boxed: every claim's future would have room for it.
+    /// Handles the answer to a claim. What is rarely needed is boxed: otherwise every claim's future would have room for it.
     fn on_claimed<'a>(
         &'a self,
         called: Result<Called, CallError>,
@@ -40,13 +41,13 @@ impl RedisStore {
         let is_repeated = called.as_ref().is_ok_and(|called| called.repeated);
         let more: BoxFuture<'a, _> = match self.read_claim(called, ask) {
             Ok((answer, Some(called))) => {
-                Box::pin(async move { self.wait_for_replicas(&called, deadline).await.map(|()| answer) })
+                Box::pin(async move { self.wait_for_replicas(&called, &ask.key, deadline).await.map(|()| answer) })
             }
             Ok((Answer::Busy(busy), None)) if is_asked_for(&busy.owner, ask, is_repeated) => Box::pin(async move {
                 match self.ask_by_script(ask, deadline).await {
-                    // Rule 1: what the claim was granted before is withdrawn, unless an answer says that it was not.
+                    // Rule 1: a grant of the first claim is withdrawn, unless an answer says that there was none.
                     Err(error) if is_repeated => Err(StoreError { reach: Reach::Unanswered, ..error }),
-                    // The keys of a slot on its way are here and there, which keeps a script out, and not the claim.
+                    // In a migrating slot the keys are on both servers, which stops a script but not a claim.
                     Err(error) if !busy.owner.is_known() && error.retry == Retry::Later => Ok(Answer::Busy(busy)),
                     answer => answer,
                 }
@@ -56,7 +57,7 @@ impl RedisStore {
         Either::Right(more)
     }
 
-    /// The answer to a claim, and the call whose grant replicas have to confirm.
+    /// The answer to a claim, and the call if replicas have to confirm its grant.
     fn read_claim(
         &self,
         called: Result<Called, CallError>,
@@ -69,14 +70,14 @@ impl RedisStore {
         let answer = read_claimed(value, ask, called.sent, called.link.drift()).inspect_err(|_| {
             called.distrust();
         })?;
-        let is_confirmed = !is_granted || self.replicas.is_none();
+        let is_confirmed = !is_granted || called.known::<Replicas>().is_none();
         Ok((answer, (!is_confirmed).then(|| Box::new(called))))
     }
 
-    /// Asks for a lock of whose owner a claim has read too little.
+    /// Asks for a lock about whose owner a claim learned too little.
     async fn ask_by_script(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
         if deadline.has_passed() {
-            // This task comes late. Of an ask that came now, the server would say the same.
+            // This task is polled late. To an ask sent now, the server would give the same answer.
             return Ok(Answer::Late);
         }
         let ask = Ask { wait: false, ..ask.clone() };
@@ -85,10 +86,10 @@ impl RedisStore {
     }
 }
 
-/// Whether a claim that found this `owner` is followed by a script. Who waits asks by script anyway, and a single try asks only once. The
-/// mark of a lock that is shared tells neither who has the lock nor whether a lease is left. Of a lock that rests or waits for its adopter
-/// nothing but the end of that is worth to know. An owner may be unknown: it was gone a moment later, or its slot is on its way. The
-/// unknown owner that a claim finds which was sent before may be that claim itself, and who waits may leave before it asks again.
+/// Whether a claim that found this `owner` is followed by a script. A waiter asks by script anyway; only a single try may need this. The
+/// mark of a shared lock tells neither who owns it nor whether a lease is left. If a lock rests or waits for its adopter, only the end of
+/// that is worth knowing. An owner may be unknown: it was gone a moment later, or its slot is migrating. If the claim was sent twice, the
+/// unknown owner may be its own first try, and a waiter may leave before it asks again.
 fn is_asked_for(owner: &Token, ask: &Ask, is_repeated: bool) -> bool {
     mutant!(RestWithoutEnd => return !ask.wait && owner.as_str() == SHARED);
     let may_be_own = is_repeated && !owner.is_known();
@@ -103,7 +104,7 @@ impl Verb for Ask {
 
     async fn send(store: &RedisStore, asks: &[Self], deadline: Deadline) -> Answers<Answer> {
         let is_shared = asks.iter().any(Verb::is_shared);
-        // Each asks so for itself.
+        // An ask that replaces is always sent alone.
         let replacing = asks.iter().find_map(|ask| ask.replaces.as_ref());
         let arguments = |link: &Link, command: &mut Cmd| {
             for ask in asks {
@@ -141,7 +142,7 @@ impl Verb for Ask {
         let read = |(answer, ask)| read_answer(answer, ask, anchor).map_err(|error| error.of(&called.link));
         let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
         let is_granted = |answer: &Answer| matches!(answer, Answer::Granted(_));
-        store.wait_for_replicas_of(&called, &mut answers, is_granted, deadline).await;
+        store.wait_for_replicas_of((&called, keys.0), &mut answers, is_granted, deadline).await;
         Ok(answers)
     }
 
@@ -153,8 +154,8 @@ impl Verb for Ask {
         self.share
     }
 
-    /// Nothing. The script may have granted the lock before the server refused the rest. But an ask may also be repeated for a token that
-    /// is in use by now, and only the lock knows: it withdraws what nobody uses.
+    /// `None`. The script may have granted the lock before the server refused the rest. But an ask may also be repeated for a token that is
+    /// in use by now, and only the lock knows that: it withdraws tokens that are not in use.
     fn token_to_release(&self) -> Option<&Token> {
         mutant!(RefusedAskReleased => return Some(&self.token));
         None

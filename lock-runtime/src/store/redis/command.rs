@@ -1,4 +1,4 @@
-//! [`LockCommand`]: how commands of locks are written that each lock needs, how those go together that may, and what their replies say.
+//! [`LockCommand`]: how the commands that each lock needs are written and grouped, and what their replies say.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::token::Token;
 /// Releases by `free.lua` that go out in the same write.
 static FREED: Grouped =
     Grouped { text: || scripts::FREE.text(), digest: || scripts::FREE.digest(), keys: 2, most: 64, split: answers };
-/// Whether a claim was granted, and what the lock's key holds.
+/// Whether a claim was granted, and the value at the lock's key.
 static CLAIMED: Merge = Merge { count: 2, merge: conclude_claim, is_kept: false };
-/// Whether a lock was deleted, and whether there is a queue. A release goes to the server although nobody waits for it.
+/// Whether a lock was deleted, and whether there is a queue. A release is sent even if its task is gone.
 static DELETED: Merge = Merge { count: 2, merge: conclude_deletion, is_kept: true };
 
 /// A command about locks.
 pub(super) enum LockCommand {
-    /// A command of its own.
+    /// Any other command.
     Own(Cmd),
-    /// A claim: `SET … NX PX`. `tells`: when it is refused, the reply is the owner's token.
+    /// A claim: `SET … NX PX`. `tells`: the reply to a refusal is the owner's token.
     Claim { lock: Arc<str>, token: Token, millis: u64, tells: bool },
-    /// A release that goes together with others. `is_known` says that the server knows the script.
+    /// A release that is sent together with others. `is_known` says that the server knows the script.
     Free { release: Release, is_known: bool },
     /// A release by the server's own command.
     Delete { release: Release, by: Delete },
@@ -37,7 +37,7 @@ impl From<Cmd> for LockCommand {
 }
 
 impl LockCommand {
-    /// The claim of a free lock. Who waits asks for the owner by script. A single try has but this answer.
+    /// The claim of a free lock. A waiter asks for the owner by script, but a single try has only this answer.
     pub(super) fn claim(ask: &Ask) -> Self {
         let (lock, token, millis) = (Arc::clone(&ask.key), ask.token.clone(), millis(ask.claim));
         Self::Claim { lock, token, millis, tells: !ask.wait }
@@ -50,7 +50,7 @@ impl Command for LockCommand {
             Self::Own(command) => command.write_packed_command(output),
             Self::Claim { lock, token, millis, .. } => claim(output, lock, token.as_str(), *millis),
             Self::Free { release, is_known } => FREED.write_alone(*is_known, |columns| free(columns, release), output),
-            // Behind an `ASKING` goes one command only, here and above.
+            // `ASKING` applies to one command only, here and above.
             Self::Delete { release, .. } => FREED.write_alone(false, |columns| free(columns, release), output),
         }
     }
@@ -106,7 +106,7 @@ fn owner(output: &mut Vec<u8>, lock: &str) {
     output.extend_from_slice(b"$1\r\n0\r\n$4\r\n1023\r\n");
 }
 
-/// A server's own command for a deletion that compares first.
+/// A server's own command that compares and deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delete {
     /// `DELIFEQ key value`, of Valkey 9.
@@ -116,12 +116,12 @@ pub(super) enum Delete {
 }
 
 impl Delete {
-    /// The command by which the server deletes a lock that holds a certain token; `None` where there is none, or the user may not use it.
+    /// The command by which the server deletes a lock that holds a certain token; `None` if it has none, or the user may not use it.
     pub(super) fn of(link: &Link) -> Option<Self> {
         [Self::IfEq, Self::Ex].into_iter().find(|by| link.has_mark(by.mark()))
     }
 
-    /// The mark of a server that has the command. Each script has one of the other bits.
+    /// The mark of a server that has the command. The scripts use the other bits.
     pub(super) fn mark(self) -> u32 {
         match self {
             Self::IfEq => 1 << 30,
@@ -130,7 +130,7 @@ impl Delete {
     }
 }
 
-/// Deletes the lock if it holds the token, and says how many have a queue for it: `EXISTS` of one key.
+/// Deletes the lock if it holds the token, and reports whether there is a queue for it: `EXISTS` of one key.
 fn delete(output: &mut Vec<u8>, lock: &str, token: &str, delete: Delete) {
     output.extend_from_slice(match delete {
         Delete::IfEq => b"*3\r\n$7\r\nDELIFEQ\r\n",
@@ -145,8 +145,8 @@ fn delete(output: &mut Vec<u8>, lock: &str, token: &str, delete: Delete) {
     bulk(output, &["{", lock, "}:queue"]);
 }
 
-/// What `free.lua` says where it is one of several releases, and 2 where the lock was deleted and somebody waits for it. Then the lock
-/// has to be passed on. The same holds when it can't be seen whether somebody waits.
+/// The replies as `free.lua` gives them for one of several releases: 2 if the lock was deleted and has waiters, or may have some, so it has
+/// to be passed on.
 fn conclude_deletion(replies: Vec<Value>) -> Value {
     let Ok([deleted, queues]) = <[Value; 2]>::try_from(replies) else { return Value::Nil };
     mutant!(DeletedUnseen => if deleted == Value::Int(1) {
@@ -160,7 +160,7 @@ fn conclude_deletion(replies: Vec<Value>) -> Value {
     }
 }
 
-/// The reply to a claim; when it is refused, what the lock's key holds. A user may lack the right to that look: then nothing is known.
+/// The reply to a claim; after a refusal the value at the lock's key. A user may lack the right to read it: then the owner is unknown.
 fn conclude_claim(replies: Vec<Value>) -> Value {
     match <[Value; 2]>::try_from(replies) {
         Ok([Value::Nil, Value::ServerError(_)]) | Err(_) => Value::Nil,
@@ -169,7 +169,7 @@ fn conclude_claim(replies: Vec<Value>) -> Value {
     }
 }
 
-/// What one reply says to each of so many releases: what the script would have said to it alone.
+/// Splits one reply into the answers to this many releases: what the script would have answered to each alone.
 fn answers(reply: Value, count: usize) -> Vec<Value> {
     match reply {
         reply if count == 1 => vec![reply],

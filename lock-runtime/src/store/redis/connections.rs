@@ -1,4 +1,4 @@
-//! [`Connections`]: what the connections of a manager have in common, and what locks need of a server.
+//! [`Connections`]: what the connections of a manager share, and what locks need from a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::replicas::Replicas;
 use super::reply;
 use super::vote::Vote;
 use crate::settings::Settings;
-use crate::store::server_age::Sighting;
+use crate::store::voter::Sighting;
 
-/// The name in [`NEEDS`].
+/// The key name in [`NEEDS`].
 const PROBE: &str = "cache_lock:probe";
 
-/// What the protocol needs and a server may lack, and a command that shows it. None of the commands can change anything: one word has
-/// too few arguments, and `GT` shortens nothing, whatever has the name.
+/// What the protocol needs and a server may lack, and a command that tests for it. None of the commands can change anything: one word has
+/// too few arguments, and `GT` shortens nothing, whatever key has this name.
 const NEEDS: &[Ability] = &[
     ("Lua scripts (`EVAL`)", &["EVAL", "return 1", "0"]),
     ("`EVALSHA`", &["EVALSHA"]),
@@ -31,7 +31,7 @@ const NEEDS: &[Ability] = &[
     ("`ZPOPMIN`", &["ZPOPMIN"]),
 ];
 
-/// What all connections of a manager have in common.
+/// What all connections of a manager share.
 #[derive(Clone)]
 pub(crate) struct Connections {
     common: Common,
@@ -39,18 +39,18 @@ pub(crate) struct Connections {
     min_replicas: Option<(u32, Duration)>,
 }
 
-/// All that concerns the locks of the process.
+/// The channel for everything about the locks of the process.
 pub(crate) fn of_callers(process: &str) -> Channel {
     Channel { name: format!("cache_lock:{process}"), is_of_callers: true }
 }
 
-/// What concerns leases that may linger (rule L9): nobody else of the process may be awake to hear it.
+/// The channel for leases that may linger (rule L9): the keeper may be the only part of the process that is awake.
 pub(crate) fn of_keeper(process: &str) -> Channel {
     Channel { name: format!("cache_lock:{process}:keeper"), is_of_callers: false }
 }
 
 impl Connections {
-    /// What the connections need in the background is run by `spawn`.
+    /// `spawn` runs the background work of the connections.
     pub(crate) fn new(settings: &Settings, spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Self {
         let Settings { command_timeout, connect_timeout, min_replicas, .. } = *settings;
         let news = Arc::new(News::new(min_replicas.is_some(), connect_timeout));
@@ -59,38 +59,35 @@ impl Connections {
         Self { common: Common { drift, command_timeout, connect_timeout, spawn, events }, news, min_replicas }
     }
 
-    /// The store over one connection. On a server of a quorum, `max_lease` is the longest lease that it may have forgotten in a restart.
+    /// The store over one connection. For a server of a quorum, `max_lease` is the longest lease that it may have forgotten in a restart.
     pub(crate) fn to_server(
         &self,
         endpoint: Endpoint,
         channel: Option<Channel>,
         max_lease: Option<Duration>,
     ) -> RedisStore {
-        let replicas = self.min_replicas.map(|(count, within)| Arc::new(Replicas::new(count, within)));
         let member = max_lease.map(|max_lease| (max_lease, Sighting::default()));
-        let purpose = Locks { replicas: replicas.clone(), member };
+        let purpose = Locks { min_replicas: self.min_replicas, member };
         let link = Link::new(endpoint, channel, Arc::new(purpose), self.common.clone());
-        RedisStore { servers: Servers::One(link), news: Arc::clone(&self.news), replicas }
+        RedisStore { servers: Servers::One(link), news: Arc::clone(&self.news) }
     }
 
-    /// Two stores over connections to the masters of a cluster. The second connects to each master that the first connects to: so the
+    /// Two stores over connections to the masters of a cluster. The second connects to each master that the first connects to, so the
     /// release of a guard that is dropped at once need not wait for a connection.
     pub(crate) fn to_cluster(&self, seeds: Seeds, channels: [Channel; 2]) -> [RedisStore; 2] {
         let topology = Topology::new(seeds, self.common.clone());
-        let purpose: Arc<dyn Purpose> = Arc::new(Locks { replicas: None, member: None });
+        let purpose: Arc<dyn Purpose> = Arc::new(Locks { min_replicas: self.min_replicas, member: None });
         let [front, back] = channels.map(|channel| Cluster::new(&topology, channel, Arc::clone(&purpose)));
         front.mirror_connections(&back);
-        [front, back].map(|masters| {
-            let (servers, news) = (Servers::Cluster(masters), Arc::clone(&self.news));
-            RedisStore { servers, news, replicas: None }
-        })
+        [front, back].map(|masters| RedisStore { servers: Servers::Cluster(masters), news: Arc::clone(&self.news) })
     }
 }
 
-/// What locks need of a server.
+/// What locks need from a server.
 struct Locks {
-    replicas: Option<Arc<Replicas>>,
-    /// On a server of a quorum: the longest lease that it may have forgotten, and since when its process has been known.
+    /// How many replicas confirm a grant, and within what time.
+    min_replicas: Option<(u32, Duration)>,
+    /// For a server of a quorum: the longest lease that it may have forgotten, and since when its process is known.
     member: Option<(Duration, Sighting)>,
 }
 
@@ -103,7 +100,7 @@ impl Purpose for Locks {
         if self.member.is_some() {
             Vote::ask(commands);
         }
-        // The number of their arguments is wrong, so neither does anything. A server looks at that before it looks at rights.
+        // The number of arguments is wrong, so neither has an effect. A server checks that before it checks rights.
         commands.cmd("DELIFEQ").arg(PROBE).cmd("DELEX");
     }
 
@@ -111,6 +108,8 @@ impl Purpose for Locks {
         let mut known = Known::default();
         if let Some((max_lease, sighting)) = &self.member {
             known.kept = Some(Arc::new(Vote::read((replies.next(), replies.next()), *max_lease, sighting)?));
+        } else if let Some((count, within)) = self.min_replicas {
+            known.kept = Some(Arc::new(Replicas::new(count, within)));
         }
         for by in [Delete::IfEq, Delete::Ex] {
             if replies.next().is_some_and(|reply| is_known_command(&reply)) {
@@ -124,8 +123,8 @@ impl Purpose for Locks {
         reply::caught(reply)
     }
 
-    fn unanswered(&self, limit: Duration) -> CallError {
-        match &self.replicas {
+    fn unanswered(&self, link: &Link, limit: Duration) -> CallError {
+        match link.known::<Replicas>() {
             Some(replicas) if replicas.keep_waiting() => replicas.unconfirmed(limit),
             _ => CallError::Silent(limit),
         }

@@ -8,7 +8,7 @@ use redis::FromRedisValue;
 use crate::clock::Deadline;
 use crate::observe;
 
-/// Warns when the server may drop locks to make room. It is no failure when the settings can't be read.
+/// Warns when the server may drop locks to make room. Settings that can't be read are no failure.
 pub(super) async fn warn_of_eviction(link: &Arc<Link>, deadline: Deadline) {
     let command = |_: &Link| Outgoing::of(redis::cmd("INFO").arg("memory").clone());
     let answer = link.call(command, deadline).await.ok();
@@ -22,8 +22,7 @@ pub(super) async fn warn_of_eviction(link: &Arc<Link>, deadline: Deadline) {
     }
 }
 
-/// The policy by which the server drops keys, and the number of bytes from which on it does (0: no limit yet). `None` when
-/// it drops no keys.
+/// The policy by which the server drops keys, and its memory limit in bytes (0: no limit yet). `None` if it drops no keys.
 fn eviction(info: &str) -> Option<(&str, u64)> {
     let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let policy = field("maxmemory_policy").filter(|policy| *policy != "noeviction")?;
@@ -35,7 +34,7 @@ mod tests {
     use super::eviction;
 
     #[test]
-    fn only_a_policy_that_drops_keys_is_told_of() {
+    fn only_a_policy_that_drops_keys_is_reported() {
         let info =
             |policy| format!("# Memory\r\nmaxmemory:100\r\nmaxmemory_human:100B\r\nmaxmemory_policy:{policy}\r\n");
         assert_eq!(eviction(&info("noeviction")), None);

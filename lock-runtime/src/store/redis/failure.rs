@@ -1,4 +1,4 @@
-//! What the failure of a command says to a user, and what it allows to conclude.
+//! How the failure of a command is worded, and what can be concluded from it.
 
 use lock_wire::{CallError, Link, is_full};
 use redis::{ErrorKind, RedisError};
@@ -7,10 +7,9 @@ use crate::BackendError;
 use crate::error::within;
 use crate::store::{Retry, StoreError};
 
-/// Why nothing was sent in time over a connection that is well.
+/// Why nothing was sent in time over a working connection.
 const NO_ROOM: &str = "nothing could be sent in time: this process asks for more than the server answers";
 
-/// The failure in words.
 pub(crate) fn problem(error: CallError) -> BackendError {
     match error {
         CallError::Silent(limit) => BackendError::new(format!("no answer from the server {}", within(limit))),
@@ -25,7 +24,10 @@ pub(crate) fn problem(error: CallError) -> BackendError {
         CallError::Lacks(server, what) => BackendError::new(format!(
             "{server} lacks {what}: locks need Redis 7.0 or newer, any Valkey, or a server that can do the same"
         )),
-        CallError::Unsuitable(text) | CallError::Unsupported(text) => BackendError::new(text),
+        CallError::Credentials(text, Some(error)) => BackendError::caused_by_shared(text, error),
+        CallError::Unsuitable(text) | CallError::Unsupported(text) | CallError::Credentials(text, None) => {
+            BackendError::new(text)
+        }
         CallError::UnknownScript { .. } => BackendError::new("the server does not know the script"),
         CallError::Unsent(error) | CallError::Before(error) => problem(*error),
         CallError::Of(server, error) => problem(*error).of(&server),
@@ -48,8 +50,19 @@ pub(crate) fn problem(error: CallError) -> BackendError {
                          number of clients reached)"
                             .to_owned()
                     }
-                    Some("ERR") if is_no_sentinel(&error) => {
+                    // A server that is not a sentinel got a command for sentinels.
+                    Some("ERR") if is_said(&error, "unknown command 'sentinel'") => {
                         "a server answers there, and no sentinel: write redis://host:port".to_owned()
+                    }
+                    Some("ERR") if is_said(&error, "select is not allowed in cluster mode") => {
+                        "the server has database 0 alone in a cluster: leave the number out of the URL; Valkey from 9.0 on has as \
+                         many as its `cluster-databases` says (ERR SELECT is not allowed in cluster mode)"
+                            .to_owned()
+                    }
+                    Some("ERR") if is_said(&error, "db index is out of range") => {
+                        "the server has no database of this number: take another, or raise its `databases`, in a cluster its \
+                         `cluster-databases` (ERR DB index is out of range)"
+                            .to_owned()
                     }
                     Some(code) => server_message(&format!("{code} {}", error.detail().unwrap_or_default())),
                     None => format!("the server or the connection failed: {error}"),
@@ -60,9 +73,9 @@ pub(crate) fn problem(error: CallError) -> BackendError {
     }
 }
 
-/// Whether a server that is no sentinel got a command for sentinels.
-fn is_no_sentinel(error: &RedisError) -> bool {
-    error.detail().is_some_and(|said| said.to_ascii_lowercase().contains("unknown command 'sentinel'"))
+/// Whether the server's message contains this, in any case.
+fn is_said(error: &RedisError, what: &str) -> bool {
+    error.detail().is_some_and(|said| said.to_ascii_lowercase().contains(what))
 }
 
 /// The server's message, and what it means.
@@ -98,7 +111,7 @@ impl From<CallError> for StoreError {
 }
 
 impl StoreError {
-    /// The error with the name of the server that says it.
+    /// The error with the name of the server that reports it.
     pub(super) fn of(self, link: &Link) -> Self {
         Self { problem: self.problem.of(link.server()), ..self }
     }

@@ -1,4 +1,4 @@
-//! [`News`]: what the connections of a manager tell. [`Message`]: what the server pushes on the process's channel.
+//! [`News`]: the events of a manager's connections. [`Message`]: what the server pushes on the process's channel.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::observe;
 use crate::store::{Events, NodeId, Pushed, Traffic};
 use crate::token::Token;
 
-/// Tells the user's subscriber, and the manager once it is attached.
+/// Reports to the user's subscriber, and to the manager once it is attached.
 pub(crate) struct News {
     /// Whether replicas have to confirm a grant.
     has_replicas: bool,
@@ -52,8 +52,8 @@ impl lock_wire::Events for News {
         let (Some(message), Some(events)) = (Message::read(text), self.events()) else { return };
         match message {
             Message::Grant(key, mut pushed) if source.has(key) => {
-                // In a cluster a server may count no subscriber here, pass the lock on, and the message arrives all the same: by
-                // another node. Only a message of the very node that this connection leads to was counted there (rule 16).
+                // In a cluster a server may count no subscriber here and pass the lock on, and the message arrives anyway through another
+                // node. Only a message from the very node that this connection leads to was counted there (rule 16).
                 pushed.unconfirmed = self.has_replicas || source.is_other_than(pushed.node);
                 events.on_grant(key, &pushed);
             }
@@ -118,7 +118,7 @@ impl lock_wire::Events for News {
 /// A message of the scripts: see docs/protocol.md.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// `grant <claim ms> <now µs> <1 if another waits> <token> <lock>`, and on a sharded channel in front of it `from <node>`
+    /// `grant <claim ms> <now µs> <1 if another waits> <token> <lock>`, preceded by `from <node>` on a sharded channel
     Grant(&'a str, Pushed),
     /// `wait <lock>`
     Wait(&'a str),
@@ -129,7 +129,7 @@ pub(super) enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// `None` for any other text: not only the scripts may publish on the channel.
+    /// `None` for any other text: other clients may publish on the channel, too.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (kind, rest) = text.split_once(' ')?;
         match kind {
@@ -187,7 +187,7 @@ mod tests {
                 }
                 Some(Message::Wait(lock) | Message::Near(lock, _) | Message::Forced(lock, _)) => lock,
             };
-            // Whose lock it is, is the end of the text, whatever is in it.
+            // The lock's name is the end of the text, whatever it contains.
             assert!(text.ends_with(lock) && text.len() > lock.len(), "{text}");
         });
     }

@@ -1,4 +1,4 @@
-//! A look at a lock, and taking a lock by force: what only people and their tools ask for.
+//! A look at a lock, and taking a lock by force: only people and their tools use these.
 
 use lock_wire::{Called, Link, text};
 use redis::{Cmd, Value};
@@ -12,12 +12,12 @@ use crate::store::{Forced, Seen, StoreError};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
-/// How many waiting processes a look names at most.
+/// A look names at most this many waiting processes.
 const NAMED_WAITERS: u32 = 1000;
 
 impl RedisStore {
     pub(super) async fn look_at(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
-        let value = self.reach(&scripts::INSPECT, key, u64::from(NAMED_WAITERS), deadline).await?;
+        let value = self.reach(&scripts::INSPECT, key, (u64::from(NAMED_WAITERS), None), deadline).await?;
         let fields = items(value).map_err(|_| StoreError::no_answer())?;
         match fields.as_slice() {
             [] => Ok(None),
@@ -34,8 +34,14 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn force_out(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
-        match self.reach(&scripts::FORCE, key, millis(CLAIM), deadline).await? {
+    pub(super) async fn force_out(
+        &self,
+        key: &str,
+        one: Option<(Share, Token)>,
+        deadline: Deadline,
+    ) -> Result<Forced, StoreError> {
+        let member = one.map(|(share, token)| format!("{}|{}", share.capacity(), token.as_str()));
+        match self.reach(&scripts::FORCE, key, (millis(CLAIM), member), deadline).await? {
             Value::Int(0) => Ok(Forced::Free),
             Value::Int(1) => Ok(Forced::Gone),
             marked => {
@@ -44,12 +50,18 @@ impl RedisStore {
         }
     }
 
-    async fn reach(&self, script: &Script, key: &str, argument: u64, deadline: Deadline) -> Result<Value, StoreError> {
+    async fn reach(
+        &self,
+        script: &Script,
+        key: &str,
+        (argument, member): (u64, Option<String>),
+        deadline: Deadline,
+    ) -> Result<Value, StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| {
             command.arg(key);
             helper_key(command, key, "queue");
             helper_key(command, key, "shared");
-            command.arg(argument);
+            command.arg(argument).arg(&member);
         };
         match self.run(script, (key, 3), arguments, deadline).await {
             Err(error) if error.is_denied() => {

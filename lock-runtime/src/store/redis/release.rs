@@ -1,5 +1,5 @@
-//! How leases are released and asks withdrawn: by a command of the server or the script `free.lua` where these are enough, by
-//! `release.lua` else.
+//! How leases are released and asks withdrawn: by a command of the server or the script `free.lua` if that is enough, otherwise by
+//! `release.lua`.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::{Outgoing, RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Drift};
 use crate::observe;
 use crate::share::Share;
-use crate::store::{Answer, Answers, Reach, Release, Released, Retry, StoreError, each, exactly_one};
+use crate::store::{Answers, Ownership, Reach, Release, Retry, StoreError, each, exactly_one};
 use crate::token::Token;
 
 impl Verb for Release {
-    type Answer = Released;
+    type Answer = Ownership;
 
-    async fn send(store: &RedisStore, releases: &[Self], deadline: Deadline) -> Answers<Released> {
+    async fn send(store: &RedisStore, releases: &[Self], deadline: Deadline) -> Answers<Ownership> {
         if releases.iter().any(|release| release.kept_until.is_some()) {
             store.run_rest(releases, deadline).await
         } else if releases.iter().all(Self::is_lone) {
@@ -57,7 +57,7 @@ impl Verb for Release {
     }
 }
 
-/// What became of locks that most likely nobody waits for.
+/// The outcome for locks that most likely have no waiters.
 struct Freeing {
     /// `None` when all are done.
     each: Option<Vec<Freed>>,
@@ -66,22 +66,22 @@ struct Freeing {
 }
 
 impl RedisStore {
-    /// Releases locks that most likely nobody waits for: `free.lua` releases most of them, and `release.lua` the rest.
-    async fn free_then_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+    /// Releases locks that most likely have no waiters: `free.lua` releases most of them, and `release.lua` the rest.
+    async fn free_then_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Ownership> {
         let freed = self.run_free(releases, deadline).await?;
         self.release_rest(releases, freed, deadline).await
     }
 
-    /// The same for one release, without lists of answers where `free.lua` is enough.
+    /// Like [`free_then_release`](Self::free_then_release) for one release, without lists of answers if `free.lua` is enough.
     pub(super) fn free_one<'a>(
         &'a self,
         release: &'a Release,
         deadline: Deadline,
-    ) -> impl Future<Output = Result<Released, StoreError>> + Send + 'a {
+    ) -> impl Future<Output = Result<Ownership, StoreError>> + Send + 'a {
         let releases = std::slice::from_ref(release);
         self.run_free(releases, deadline).then(move |freed| match freed {
-            Ok(Freeing { each: None, .. }) => Either::Left(ready(Ok(Released::DONE))),
-            // Boxed, because it is rare: every release's future would have room for it.
+            Ok(Freeing { each: None, .. }) => Either::Left(ready(Ok(Ownership::Owned))),
+            // Boxed, because it is rare: otherwise every release's future would have room for it.
             freed => Either::Right(Box::pin(async move {
                 let answers = match freed {
                     Ok(freed) => self.release_rest(releases, freed, deadline).await,
@@ -93,10 +93,10 @@ impl RedisStore {
     }
 
     /// Runs `release.lua` for those that are not done: it also passes on what is free and awaited (rule 26).
-    async fn release_rest(&self, releases: &[Release], freeing: Freeing, deadline: Deadline) -> Answers<Released> {
+    async fn release_rest(&self, releases: &[Release], freeing: Freeing, deadline: Deadline) -> Answers<Ownership> {
         let Freeing { each, repeated } = freeing;
         let Some(each) = each else {
-            return Ok(releases.iter().map(|_| Ok(Released::DONE)).collect());
+            return Ok(releases.iter().map(|_| Ok(Ownership::Owned)).collect());
         };
         let is_rest = |freed: &Freed| *freed != Freed::Done;
         let rest: Vec<_> =
@@ -104,29 +104,25 @@ impl RedisStore {
         let mut answers = Box::pin(self.release_or_split(&rest, deadline.anew())).await.into_iter();
         let merge = |(freed, release): (Freed, &Release)| {
             if freed == Freed::Done {
-                return Ok(Released::DONE);
+                return Ok(Ownership::Owned);
             }
-            let mut released = match answers.next().unwrap_or_else(|| Err(StoreError::no_answer())) {
+            let released = match answers.next().unwrap_or_else(|| Err(StoreError::no_answer())) {
                 Ok(released) => released,
-                // The lock is free. Only its queue is unusable, of which `release.lua` would also warn and no more.
+                // The lock is free. Only its queue is unusable, and `release.lua` would also do no more than warn about that.
                 Err(error) if freed == Freed::Awaited && is_of_queue(&error) => {
                     observe::queue_unusable(&release.key, &error.problem);
-                    Released::DONE
+                    Ownership::Owned
                 }
                 Err(error) => return Err(error),
             };
-            if freed == Freed::Awaited {
-                released.ownership = Released::DONE.ownership;
-            }
-            released.ownership = released.ownership.or_before(repeated);
-            Ok(released)
+            Ok(if freed == Freed::Awaited { Ownership::Owned } else { released.or_before(repeated) })
         };
         Ok(each.into_iter().zip(releases).map(merge).collect())
     }
 
-    /// Runs `release.lua` for all releases, or for each by itself when the server refuses the command: a lock's name that the
-    /// user has no right to must not keep the other locks.
-    async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Released, StoreError>> {
+    /// Runs `release.lua` for all releases, or for each alone if the server refuses the command: a lock's name that the user has no right
+    /// to must not block the release of the other locks.
+    async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Ownership, StoreError>> {
         match self.run_release(releases, deadline).await {
             Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
                 one_by_one(releases, |release| self.run_release(release, deadline.anew())).await
@@ -135,8 +131,8 @@ impl RedisStore {
         }
     }
 
-    /// Frees locks: one lock by the server's own command where there is one, and by `free.lua` else. When the server refuses that,
-    /// nothing is done yet.
+    /// Frees locks: a single lock by the server's own command if it has one, otherwise by `free.lua`. If the server refuses, nothing is
+    /// done yet.
     fn run_free<'a>(
         &'a self,
         releases: &'a [Release],
@@ -152,13 +148,13 @@ impl RedisStore {
             Ok(Called { value, repeated, .. }) => Ok(Freeing { each: read_freed(value, releases.len())?, repeated }),
             // Nothing was changed: the server denied the script itself, or its only write.
             Err(error) if error.is_denied() => Ok(none_with(false)),
-            // The script may have released some of several locks before it failed; one that was released alone had company.
+            // The script may have released some of several locks before it failed; a single release may have run together with others.
             Err(error) if error.retry == Retry::Never => Ok(none_with(releases.len() > 1 || !self.servers.are_many())),
             Err(error) => Err(error),
         }))
     }
 
-    /// Frees a lock by the server's own command. A server that refuses it is not asked for it again on this connection.
+    /// Frees a lock by the server's own command. After a refusal this connection does not use the command again.
     fn delete<'a>(
         &'a self,
         release: &'a Release,
@@ -180,7 +176,7 @@ impl RedisStore {
         })
     }
 
-    /// A release alone goes together with those of other tasks. In a cluster a script may use the keys of one slot only.
+    /// A single release runs together with those of other tasks. In a cluster all keys of a script must be in one slot.
     fn call_free<'a>(
         &'a self,
         releases: &'a [Release],
@@ -200,22 +196,18 @@ impl RedisStore {
         }
     }
 
-    /// Runs `rest.lua`: each lease then lasts only for as long as others are to be kept out.
-    async fn run_rest(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+    /// Runs `rest.lua`: each lease then lasts only as long as others are to be kept out.
+    async fn run_rest(&self, releases: &[Release], deadline: Deadline) -> Answers<Ownership> {
         let arguments = |link: &Link, command: &mut Cmd| rest_arguments(command, releases, link.drift());
         let keys = (first_key(releases), 2 * releases.len());
-        let Called { value, sent, link, live, .. } = self.run(&scripts::REST, keys, arguments, deadline).await?;
-        let clock = (link.drift(), live.node());
+        let Called { value, link, .. } = self.run(&scripts::REST, keys, arguments, deadline).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
-        Ok(answers
-            .into_iter()
-            .zip(releases)
-            .map(|(answer, release)| read_released(answer, release, sent, clock).map_err(|error| error.of(&link)))
-            .collect())
+        let read = |(answer, release)| read_released(answer, release).map_err(|error| error.of(&link));
+        Ok(answers.into_iter().zip(releases).map(read).collect())
     }
 
     /// Runs `release.lua`, which also passes a lock on to the first process in its queue.
-    async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+    async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Ownership> {
         let (script, keys_each) = script_of(releases);
         let arguments = |link: &Link, command: &mut Cmd| {
             release_arguments(command, releases);
@@ -224,21 +216,12 @@ impl RedisStore {
             }
         };
         let keys = (first_key(releases), keys_each * releases.len());
-        let queued = releases.first().filter(|release| release.again.is_some()).map(|release| &*release.key);
-        let outgoing = |command: Cmd| Outgoing::from(command).listening(queued);
-        let called = self.run_as(outgoing, script, keys, arguments, deadline).await?;
-        let Called { value, sent, repeated, link, live } = called;
-        let clock = (link.drift(), live.node());
+        let Called { value, repeated, link, .. } = self.run(script, keys, arguments, deadline).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
-            let mut released = read_released(answer, release, sent, clock).map_err(|error| error.of(&link))?;
-            // The release was sent before, and may have taken effect then. Of a lock that was given away the ticket is still to come.
-            released.ownership = released.ownership.or_before(repeated && release.or_ticket.is_none());
-            if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| self.replicas.is_some()) {
-                // Rule 16: a grant whose deadline has passed is confirmed before use. The replicas have not confirmed this one.
-                grant.until = Deadline::after(Duration::ZERO);
-            }
-            Ok(released)
+            let ownership = read_released(answer, release).map_err(|error| error.of(&link))?;
+            // The release was sent before, and may have taken effect then. But a lock that was given away still has its ticket to release.
+            Ok(ownership.or_before(repeated && release.or_ticket.is_none()))
         };
         Ok(answers.into_iter().zip(releases).map(read).collect())
     }
@@ -250,15 +233,15 @@ fn is_of_queue(error: &StoreError) -> bool {
     error.reach == Reach::Refused && error.retry == Retry::Never && !error.is_denied()
 }
 
-/// A withdrawal whose answer nobody reads. It has the script's text: an answer would be needed to learn that the server does
-/// not know the digest.
+/// A withdrawal whose answer is not read. It contains the script's text: only an answer could tell that the server does not know the
+/// digest.
 pub(super) fn withdrawal_command(release: &Release) -> Cmd {
     let releases = std::slice::from_ref(release);
     let (script, keys) = script_of(releases);
     script.by_text(keys, &|command: &mut Cmd| release_arguments(command, releases))
 }
 
-/// The script that releases them, which are all shared or all not, and how many keys it takes for each.
+/// The script for these releases, which are all shared or all exclusive, and its number of keys for each.
 fn script_of(releases: &[Release]) -> (&'static Script, usize) {
     let is_shared = releases.iter().any(Verb::is_shared);
     (if is_shared { &scripts::SHARED_RELEASE } else { &scripts::RELEASE }, keys_per_lock(is_shared))
@@ -280,10 +263,6 @@ pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
             let (reserved, used) = release.unused_fences.unwrap_or((0, 0));
             command.arg(reserved).arg(used);
         }
-        match &release.again {
-            Some((token, claim)) => command.arg(token.as_str()).arg(millis(*claim)),
-            None => command.arg("").arg(0),
-        };
     }
 }
 
@@ -296,7 +275,7 @@ fn rest_arguments(command: &mut Cmd, releases: &[Release], drift: Drift) {
         let rest = release.kept_until.as_ref().map_or(Duration::ZERO, |until| until.remaining());
         command.arg(release.token.as_str());
         add_capacity(command, release.share);
-        command.arg(millis(drift.lease_for(rest)));
+        command.arg(millis(drift.lease_for(rest))).arg(u8::from(release.is_delay));
     }
 }
 

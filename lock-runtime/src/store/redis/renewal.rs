@@ -1,4 +1,4 @@
-//! How leases are lengthened, and their alarms armed: the server then tells when somebody else changes a lock.
+//! How leases are lengthened, and their alarms armed: the server then reports when another client changes a lock.
 
 use lock_wire::Link;
 use redis::Cmd;
@@ -43,10 +43,9 @@ impl Verb for Renewal {
         let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift());
         let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
-        // A replica that has not seen the renewal may take the master's place, and would end the lease as if there had been
-        // none.
+        // A replica that has not seen the renewal may become the master, and would end the lease as if there had been no renewal.
         let is_renewed = |renewed: &Renewed| matches!(renewed, Renewed::Until(_));
-        store.wait_for_replicas_of(&called, &mut answers, is_renewed, deadline).await;
+        store.wait_for_replicas_of((&called, keys.0), &mut answers, is_renewed, deadline).await;
         Ok(answers)
     }
 

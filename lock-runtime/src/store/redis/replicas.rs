@@ -11,7 +11,7 @@ use crate::store::StoreError;
 
 /// Reserved so that "too few replicas" still reaches the caller before its deadline.
 const REPLY_MARGIN: Duration = Duration::from_millis(5);
-/// The replicas that have to confirm.
+/// The replicas that have to confirm, for the server of one connection. The connection keeps this.
 #[derive(Debug)]
 pub(crate) struct Replicas {
     pub(super) count: u32,
@@ -19,15 +19,14 @@ pub(crate) struct Replicas {
     /// How many callers have asked so far.
     pub(super) asked: AtomicU64,
     pub(super) last: tokio::sync::Mutex<Last>,
-    /// When the server will have answered the `WAIT` that is under way; `None` when there is no `WAIT`.
+    /// Until when a `WAIT` is the reason that callers have no answer: it is in progress, or has just failed.
     waiting: Mutex<Option<Deadline>>,
 }
 
-/// The last confirmation. All callers that asked before it was sent share it. There is never more than one: a `WAIT` delays
-/// everything else on its connection.
+/// The last confirmation. All callers that asked before it was sent share it. At most one is in progress: a `WAIT` delays everything else
+/// on its connection.
 #[derive(Debug)]
 pub(super) struct Last {
-    pub(super) generation: u64,
     /// It counts for the callers up to this number.
     pub(super) covers: u64,
     pub(super) outcome: Result<(), StoreError>,
@@ -35,11 +34,11 @@ pub(super) struct Last {
 
 impl Replicas {
     pub(crate) fn new(count: u32, within: Duration) -> Self {
-        let last = tokio::sync::Mutex::new(Last { generation: 0, covers: 0, outcome: Ok(()) });
+        let last = tokio::sync::Mutex::new(Last { covers: 0, outcome: Ok(()) });
         Self { count, within, asked: AtomicU64::new(0), last, waiting: Mutex::default() }
     }
 
-    /// Whether a `WAIT` delays everything else on the connection.
+    /// Whether a `WAIT` delays everything else on the connection, or has just failed.
     pub(super) fn keep_waiting(&self) -> bool {
         let waiting = self.waiting.lock();
         waiting.is_some_and(|until| !until.has_passed())

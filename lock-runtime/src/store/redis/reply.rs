@@ -1,4 +1,4 @@
-//! Reads what the scripts return. No reply, whatever it is, causes a panic.
+//! Reads what the scripts return. No reply causes a panic, whatever it contains.
 
 use lock_wire::{integer, text};
 use redis::Value;
@@ -24,7 +24,7 @@ impl Reply {
     }
 }
 
-/// The items of an array, or the value itself when it is no array.
+/// The items of an array, or the value itself as an error.
 pub(super) fn items(value: Value) -> Result<Vec<Value>, Value> {
     match value {
         Value::Array(items) => Ok(items),
@@ -32,8 +32,7 @@ pub(super) fn items(value: Value) -> Result<Vec<Value>, Value> {
     }
 }
 
-/// The code of the first error that a script caught for one of its keys: `{ -2, message }`, `{ -3, message }`, or the
-/// message itself.
+/// The code of the first error that a script caught for one of its keys: `{ -2, message }`, `{ -3, message }`, or the message itself.
 pub(super) fn caught(value: &Value) -> Option<&str> {
     let Value::Array(answers) = value else { return None };
     answers.iter().find_map(|answer| {
@@ -62,7 +61,7 @@ pub(super) fn error_of_one(value: Value) -> StoreError {
         },
     };
     let problem = BackendError::new(super::failure::server_message(&message));
-    // A server that loads, is promoted or writes its data to disk will soon accept again. Any other refusal will come again.
+    // A server that is loading, being promoted or writing its data to disk will soon accept again. Any other refusal will recur.
     let passes = ["OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "TRYAGAIN"];
     let code = message.split_whitespace().next().unwrap_or_default();
     let error = if passes.contains(&code) { StoreError::later(problem) } else { StoreError::never(problem) };

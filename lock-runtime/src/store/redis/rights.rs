@@ -1,7 +1,7 @@
-//! The server's user may not do all that the scripts do: the missing rights are named, and what is released is not left behind.
+//! The server's user may lack some of the rights that the scripts need: this names them, and releases as much as possible.
 //!
-//! The server refuses a script as a whole, or half-way. Only then does any of this run: `denied.lua` does a release as far
-//! as the user may, and asks the server which rights are missing. The server's refusal does not always name them.
+//! The server refuses a script as a whole, or half-way. Only then does any of this run: `denied.lua` does a release as far as the user may,
+//! and asks the server which rights are missing. The server's refusal does not always name them.
 
 use futures_util::future::join_all;
 use lock_wire::Link;

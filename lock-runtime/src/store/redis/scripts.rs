@@ -1,6 +1,6 @@
-//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code about the queue that they
-//! share, and in that code a line `-- include shared.lua` for its part about shared leases. `-- include values.lua` stands for
-//! what all need, `-- include waiting.lua` for the code about the queue when only few runs need it, and `-- include take.lua` for what the scripts share that take a lock from its owner.
+//! The Lua scripts, each in a file of `scripts/`. A line `-- include FILE` stands for shared code: `queue.lua` is the queue, `shared.lua`
+//! its part about shared leases, `waiting.lua` its part that only few runs need, `values.lua` what all scripts need, and `take.lua` what
+//! the scripts share that take a lock from its owner.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use redis::Cmd;
 pub(super) struct Script {
     text: String,
     digest: &'static str,
-    /// The script's place in a set of scripts.
+    /// The script's index in a set of scripts.
     number: u32,
 }
 
@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "a888199d200412e74132b3594113a3b475eb9f45");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "08184a8f27599f72161ed94702e93e2181e18e38");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "32cc8a7a7cbb26c765781f512114235c5872bafd");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "80a4a0a7bffb9cb1b0844cc9f8f071ef72051dbc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "2f7ab810100ca5162ce384b5fa1217ee678f2a75");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "55121809a1343b9483f6e5c72c9b5755929dfc6e");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "54af2f010cc1135cef92e6de7d0d4f5358049b08");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "2ddeb1e1cc59db02026b133104e33bf9f3812360");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "305ad069b9eabc23d3e3588819393066116e7444");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "21e7216383b5084e2ad403679cf465985978aff5");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "e39d9bc638ab4447eb4f71d29b016c3908447716");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "596b6b71b92bf8955cd7200d5a418e6ed0fb738e");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "43f89bdb32023e26923fa99ce47e3664cbe5f61c");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "2658c62abccff577a6c5a5458010ca91c2321093");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "6824d7fb1788bf2bf07708d8aae38a8ebb0867dd");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "1c7edefc26f4bb2d8401747782c68997741ab7f4");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "c9b09df7fbb2a5f379afb0735c5fd305b1200ed0");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "af2ee17ae18845bdb220745cebeddf783fcb38d8");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "bf06494b44c841389ce75293de5673e4114c522d");
+    script!(9, "shared_ask.lua", "e2f8f082b1685c5c6157230d0930acea0b3a50c7");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "1e666604011c2be818941342fdcad939d4932d47");
+    script!(10, "shared_release.lua", "dea585a25a7397742c06c3982094693a0930c80f");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "5791c01e5bef518eb15e090ed59278a254466b35");
+    script!(11, "shared_renew.lua", "e1c6e9a90ae57e32430b749dea4f7204a83ea12b");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "3c8fda78720f13db27b283dacbd1d7630cd449f2");
+    script!(12, "shared_draw.lua", "c1af745c694afa0951dddc55bce9900a74bfb47f");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "aab0b57f8e6140bc730d7efee5912f35267d8dce");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "e43e6ce6bdf226b0303ee2464e12386530978ee8");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "3a2322f440895fcc0677124bf299b812f1c81d27");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "9009eae4ec7490c745ab18566056e1179e56d85c");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "a63da1b209cc6b1a32ad656b96b0c470f6decd34");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "e376ef1f32794f69bfc48e6f7e777109def4e2a5");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "79abb9735e06331ae33619f5e90fe61b593d4ca5");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "c7177f5aa5ba23a452e0c4cf97f4185d488df0cb");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
@@ -54,12 +54,12 @@ impl Script {
         Self { text, digest, number }
     }
 
-    /// Whether it releases locks: then each command of the release has its own time.
+    /// Whether it releases locks: then each command of the release gets its full time.
     pub(super) fn is_for_releases(&self) -> bool {
         [&*FREE, &*RELEASE, &*SHARED_RELEASE, &*REST].iter().any(|script| script.number == self.number)
     }
 
-    /// The script's place in a set of scripts, as a bit.
+    /// The script's bit in a set of scripts.
     pub(super) fn bit(&self) -> u32 {
         1 << self.number
     }
@@ -122,10 +122,15 @@ mod tests {
         rest.split_whitespace().next().unwrap().parse().unwrap()
     }
 
-    /// Promise 4: each crashed waiter delays others by at most 3 s, and a lost wake-up by a second. When all waiters are
-    /// dead that ask every second, the first that pauses has to ask soon enough.
+    /// Promise 4: each crashed waiter delays others by at most 3 s, and a lost wake-up by a second. When all waiters that ask every second
+    /// are dead, the first one that pauses must ask soon enough.
     #[test]
     fn a_waiter_pauses_no_longer_than_the_dead_ones_in_front_of_it_may_cost() {
+        let near = format!("local NEAR = {} ", number("NEAR"));
+        assert!(
+            include_str!("scripts/release.lua").contains(&near),
+            "the short way leaves longer queues to the long one"
+        );
         let round_trip = Duration::from_millis(40);
         let pause = Duration::from_millis(number("PAUSE").into()) + ASK_INTERVAL + FRESH_ANSWER + TICK + round_trip;
         let spare = Duration::from_secs(3).saturating_sub(CLAIM) * number("NEAR") + Duration::from_secs(1);
@@ -134,7 +139,7 @@ mod tests {
         assert!(Duration::from_millis(number("QUEUE_TTL").into()) > pause + ASK_INTERVAL);
     }
 
-    /// Another client's value may have any size, and everybody waits while the server copies it. A user may lack the right to read less.
+    /// Another client's value may have any size, and all clients wait while the server copies it. A user may lack the right to read less.
     #[test]
     fn no_script_reads_a_whole_value_where_it_may_read_less() {
         for script in ALL {

@@ -1,8 +1,7 @@
-//! Whatever a server answers is an answer or an error; all keys of a lock are in one cluster slot.
+//! Whatever a server sends is an answer or an error; all keys of a lock are in one cluster slot.
 
 use ::redis::{Arg, PushKind, Value, VerbatimFormat};
 use proptest::prelude::*;
-use server_model::{Client, ModelServer};
 
 use super::answer::{read_answer, read_claimed, read_freed, read_released, read_renewed};
 use super::release::{free_arguments, release_arguments};
@@ -10,6 +9,7 @@ use super::reply::Reply;
 use super::*;
 use crate::clock::Drift;
 use crate::key;
+use crate::settings::Settings;
 use crate::store::{Anchor, Pushed};
 
 mod answers;
@@ -21,20 +21,15 @@ fn ask(fences: u32) -> Ask {
     Ask { key, token, share: None, claim, wait: true, replaces: None, fences, give_up: Deadline::after(claim) }
 }
 
-fn release(key: &str, asks_again: bool) -> Release {
-    let again = asks_again.then(|| (Token::foreign("again"), Duration::from_secs(2)));
-    Release {
-        again,
-        unused_fences: Some((9, 8)),
-        ..Release::withdrawal(&key.into(), &Token::foreign(TOKEN), Duration::MAX)
-    }
+fn release(key: &str) -> Release {
+    let withdrawal = Release::withdrawal(&key.into(), &Token::foreign(TOKEN), Duration::MAX);
+    Release { unused_fences: Some((9, 8)), ..withdrawal }
 }
 
 fn leaf() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         any::<String>(),
         Just(TOKEN.to_owned()),
-        Just("again".to_owned()),
         "(NOPERM|OOM|ERR|READONLY|WRONGTYPE)?.{0,20}",
         "[0-9a-f]{32}\\.[0-9]{1,3}@[a-z%é0-9]{0,9}",
     ];
@@ -70,24 +65,22 @@ pub(super) fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What the scripts return, with any numbers and texts in it.
+/// Replies in the shape of the scripts' replies, with any numbers and texts.
 fn shaped() -> impl Strategy<Value = Value> {
     let number = || prop_oneof![-3..3_i64, any::<i64>()].prop_map(Value::Int);
-    let owner = || prop_oneof![Just(TOKEN.to_owned()), Just("again".to_owned()), any::<String>()];
+    let owner = || prop_oneof![Just(TOKEN.to_owned()), any::<String>()];
     let owner = move || owner().prop_map(|text| Value::BulkString(text.into_bytes()));
     let refused = leaf().prop_map(|message| vec![Value::Int(-2), message]);
     let granted = prop::collection::vec(number(), 0..6);
     let busy = (number(), number(), owner()).prop_map(|(kind, left, owner)| vec![kind, left, owner]);
-    let again =
-        (number(), number(), number(), owner(), number()).prop_map(|(a, b, c, owner, d)| vec![a, b, c, owner, d]);
-    prop_oneof![refused, granted, busy, again].prop_map(Value::Array)
+    prop_oneof![refused, granted, busy].prop_map(Value::Array)
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
     prop_oneof![value(), shaped()]
 }
 
-/// All of it can be looked at: until when, who, and what is said about an error.
+/// Uses all parts of an outcome: until when, who, and the error's text.
 fn look_at(outcome: Result<Answer, StoreError>) {
     match outcome {
         Ok(Answer::Granted(grant)) => drop((grant.until.remaining(), grant.until.on_timer())),
@@ -106,8 +99,8 @@ fn keys(count: usize, arguments: impl FnOnce(&mut Cmd)) -> Vec<Vec<u8>> {
     command.args_iter().take(count).map(key).collect()
 }
 
-/// What the cluster specification says is hashed to a slot: the text in the first braces, if there is any. Keys of
-/// which the same is hashed have one slot, whatever the hash.
+/// What the cluster specification hashes to a slot: the text in the first braces, if there is any. Keys with the same hashed text have the
+/// same slot, whatever the hash.
 fn hashed(key: &[u8]) -> &[u8] {
     let inside = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let inside = &key[open + 1..];
@@ -129,8 +122,8 @@ fn the_rule_of_the_cluster_is_that_of_its_specification() {
     }
 }
 
-/// Every decoder reads the reply.
-fn decode(value: &Value, fences: u32, asks_again: bool, micros: u64, lease: u64) {
+/// Runs every decoder on the reply.
+fn decode(value: &Value, fences: u32, micros: u64, lease: u64) {
     let sent = Moment::now();
     let anchor = Anchor { sent, store_micros: micros, drift: Drift::DEFAULT, node: None };
     let renewal = Renewal {
@@ -143,12 +136,7 @@ fn decode(value: &Value, fences: u32, asks_again: bool, micros: u64, lease: u64)
     };
     look_at(read_claimed(value.clone(), &ask(fences), sent, Drift::DEFAULT));
     look_at(read_answer(value.clone(), &ask(fences), anchor));
-    if let Ok(Released { again: Some(answer), .. }) =
-        read_released(value.clone(), &release("p:k", asks_again), sent, (Drift::DEFAULT, None))
-    {
-        assert!(asks_again);
-        look_at(Ok(answer));
-    }
+    let _ = read_released(value.clone(), &release("p:k"));
     if let Ok(Renewed::Until(until)) = read_renewed(value.clone(), &renewal, sent, Drift::DEFAULT) {
         assert!(*value == Value::Int(1) && until.span() <= renewal.lease);
     }
@@ -167,20 +155,20 @@ fn decode(value: &Value, fences: u32, asks_again: bool, micros: u64, lease: u64)
 #[test]
 fn fuzz_replies() {
     crate::fuzz::any_bytes("replies", |bytes| {
-        let Some(([fences, asks_again], reply)) = bytes.split_first_chunk() else { return };
+        let Some((fences, reply)) = bytes.split_first() else { return };
         if let Ok(value) = ::redis::parse_redis_value(reply) {
-            decode(&value, u32::from(*fences % 3), asks_again % 2 == 1, 1_700_000_000_000_000, 30_000);
+            decode(&value, u32::from(*fences % 3), 1_700_000_000_000_000, 30_000);
         }
     });
 }
 
 proptest! {
     #[test]
-    fn no_reply_makes_a_decoder_panic(value in any_value(), fences in 0..3_u32, asks_again: bool, micros: u64, lease: u64) {
-        decode(&value, fences, asks_again, micros, lease);
+    fn no_reply_makes_a_decoder_panic(value in any_value(), fences in 0..3_u32, micros: u64, lease: u64) {
+        decode(&value, fences, micros, lease);
     }
 
-    /// Any client that may publish on the channel can say anything about the server's time.
+    /// Any client that may publish on the channel can send any server time.
     #[test]
     fn a_pushed_grant_ends_within_its_claim(
         claim in prop_oneof![0..10_000_u64, any::<u64>()],
@@ -201,12 +189,11 @@ proptest! {
         parts in (any::<String>(), "[{}:%a]{1,9}"),
     ) {
         let namespace = namespace.filter(|namespace| key::check_text(namespace).is_ok());
-        let Ok(mut name) = key::name(&prefix, &parts) else { return Ok(()) };
-        if let Some(namespace) = namespace {
-            name = key::in_namespace(&namespace, &name).unwrap();
-        }
+        let settings = Settings { namespace, ..Settings::default() };
+        let Ok(name) = key::name(&prefix, &parts) else { return Ok(()) };
+        let name = settings.full_name(name).unwrap();
         prop_assert!(!name.contains(['{', '}']), "{name}");
-        let release = release(&name, true);
+        let release = release(&name);
         for keys in [
             keys(3, |command| lock_keys(command, &name, false)),
             keys(3, |command| release_arguments(command, std::slice::from_ref(&release))),
@@ -221,28 +208,4 @@ proptest! {
             }
         }
     }
-}
-
-/// Executes a command of the library on a model server.
-fn executed(server: &mut ModelServer, client: Client, command: &Cmd) -> server_model::Reply {
-    let words = command.args_iter().map(|word| match word {
-        Arg::Simple(bytes) => bytes.to_vec(),
-        _ => Vec::new(),
-    });
-    server.execute(client, 1_700_000_000_000_000, &words.collect::<Vec<_>>())
-}
-
-#[test]
-fn a_release_that_is_executed_twice_queues_its_ask_once() {
-    let mut server = ModelServer::new();
-    let client = server.connect();
-    let first = release("k", true);
-    let owner = ::redis::cmd("SET").arg("k").arg("another").to_owned();
-    executed(&mut server, client, &owner);
-    let again =
-        scripts::RELEASE.by_text(3, &|command: &mut Cmd| release_arguments(command, std::slice::from_ref(&first)));
-    executed(&mut server, client, &again);
-    executed(&mut server, client, &again);
-    let queue = ::redis::cmd("ZCARD").arg("{k}:queue").to_owned();
-    assert_eq!(executed(&mut server, client, &queue), server_model::Reply::Integer(1));
 }

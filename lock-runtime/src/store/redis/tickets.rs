@@ -1,4 +1,4 @@
-//! Locks that wait for their adopters: how a ticket takes the place of an owner's token, and an adopter's token that of a ticket.
+//! Locks that wait for their adopters: a ticket replaces an owner's token, and an adopter's token replaces the ticket.
 
 use lock_wire::{Called, Link, integer};
 use redis::{Cmd, Value};
@@ -12,7 +12,6 @@ use crate::share::Share;
 use crate::store::{Adoption, Anchor, Giving, Ownership, StoreError, TicketAnswer};
 
 impl RedisStore {
-    /// Runs `ticket.lua`.
     pub(super) async fn put_ticket(&self, giving: &Giving, deadline: Deadline) -> Result<Ownership, StoreError> {
         let Giving { key, token, share, ticket, kept_for } = giving;
         let arguments = |_: &Link, command: &mut Cmd| {
@@ -25,12 +24,11 @@ impl RedisStore {
         let called = self.run_for_ticket(&scripts::TICKET, (key, 2), *share, arguments, deadline).await?;
         let ownership = ownership_of(integer(&called.value).ok_or_else(StoreError::no_answer)?);
         if ownership == Ownership::Owned {
-            self.wait_for_replicas(&called, deadline).await?;
+            self.wait_for_replicas(&called, key, deadline).await?;
         }
         Ok(ownership)
     }
 
-    /// Runs `adopt.lua`.
     pub(super) async fn take_ticket(
         &self,
         adoption: &Adoption,
@@ -53,7 +51,7 @@ impl RedisStore {
         let answer = reply.answers.into_iter().next().unwrap_or(Value::Nil);
         let adopted = read_adopted(answer, ask, anchor)?;
         if matches!(adopted, TicketAnswer::Granted(_)) {
-            self.wait_for_replicas(&called, deadline).await?;
+            self.wait_for_replicas(&called, &ask.key, deadline).await?;
         }
         Ok(adopted)
     }
@@ -75,7 +73,7 @@ impl RedisStore {
     }
 }
 
-/// Nothing for the lock alone.
+/// Empty for an exclusive lock.
 pub(super) fn add_capacity(command: &mut Cmd, share: Option<Share>) {
     match share {
         Some(share) => command.arg(share.capacity()),

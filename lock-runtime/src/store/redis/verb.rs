@@ -8,12 +8,12 @@ use crate::share::Share;
 use crate::store::{Answers, Reach, Retry, StoreError, each, exactly_one};
 use crate::token::Token;
 
-/// Which command of its verb an item goes into.
+/// Which command of its verb carries an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Alone,
     Shared,
-    /// The release of a lock that rests from then on, of either kind.
+    /// The release of a lock that then rests, shared or not.
     Resting,
 }
 
@@ -27,7 +27,7 @@ impl Kind {
 pub(super) trait Verb: Clone + Sync {
     type Answer: Send;
 
-    /// Sends the items to one server, in as few commands as possible. They are all of one kind.
+    /// Sends the items to one server, in as few commands as possible. All are of one kind.
     fn send(
         store: &RedisStore,
         items: &[Self],
@@ -36,34 +36,33 @@ pub(super) trait Verb: Clone + Sync {
 
     fn key(&self) -> &str;
 
-    /// How the lease shares the lock: other scripts are for such leases.
+    /// How the lease shares the lock: shared leases have their own scripts.
     fn share(&self) -> Option<Share>;
 
     fn is_shared(&self) -> bool {
         self.share().is_some()
     }
 
-    /// Which script is for it.
     fn kind(&self) -> Kind {
         Kind::of_share(self.share())
     }
 
-    /// The token that is released although the server refuses the verb. `None` where it may be in use.
+    /// The token to release even if the server refuses the verb. `None` if it may be in use.
     fn token_to_release(&self) -> Option<&Token> {
         None
     }
 
-    /// Whether the missing rights are named for this error.
+    /// Whether to name the missing rights for this error.
     fn is_explained(error: &StoreError) -> bool {
         error.is_denied()
     }
 }
 
 impl RedisStore {
-    /// Runs a verb: all items together on one server, each item by itself in a cluster.
+    /// Runs a verb: on one server all items together, in a cluster each item alone.
     pub(super) async fn run_verb<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
         if items.len() > 1 && self.servers.are_many() {
-            // A script may use the keys of one hash slot only, and two locks hardly ever share a slot.
+            // All keys of a script must be in one hash slot, and two locks hardly ever share a slot.
             return Ok(Box::pin(one_by_one(items, |item| self.run_together(item, deadline))).await);
         }
         let kind = items.first().map(V::kind);
@@ -89,8 +88,8 @@ impl RedisStore {
         Ok(items.iter().filter_map(answer).collect())
     }
 
-    /// Runs a verb on one server, and explains what the server refuses. When it refuses the command, each item gets a command of its
-    /// own: a lock's name that the user has no right to is reason enough to refuse all that goes with it.
+    /// Runs a verb on one server, and explains refusals. If the server refuses the command, each item gets a command of its own: a single
+    /// lock's name that the user has no right to makes the server refuse the whole command.
     pub(super) async fn run_together<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
         let mut answers = V::send(self, items, deadline).await;
         if items.len() > 1 && answers.as_ref().is_err_and(may_be_of_one) {
@@ -99,7 +98,7 @@ impl RedisStore {
         self.explained(items, answers, deadline).await
     }
 
-    /// The answers, with what the server refused explained.
+    /// The answers, with refusals explained.
     pub(super) async fn explained<V: Verb>(
         &self,
         items: &[V],
@@ -114,13 +113,13 @@ impl RedisStore {
     }
 }
 
-/// Whether one of several items may be the reason for this refusal. That there is no connection says nothing of them.
+/// Whether one of several items may be the reason for this refusal. A missing connection says nothing about them.
 fn may_be_of_one(error: &StoreError) -> bool {
     mutant!(RefusedTogether => return false);
     error.retry == Retry::Never && error.reach != Reach::Unsent
 }
 
-/// Calls a verb for each item by itself, and all at the same time.
+/// Calls a verb for each item alone, all at the same time.
 pub(super) async fn one_by_one<'a, I, T, F: Future<Output = Answers<T>>>(
     items: &'a [I],
     call: impl Fn(&'a [I]) -> F,

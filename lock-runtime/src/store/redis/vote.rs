@@ -1,8 +1,8 @@
 //! [`Vote`]: whether a server of a quorum may take part in granting locks.
 //!
-//! A server that restarted may have forgotten a lock that is still held, and would help a second holder to a majority. So it
-//! has no vote until every lease that it may have forgotten has ended. A marker on the server shows whether the server is
-//! new or has lost its data: docs/protocol.md.
+//! A server that restarted may have forgotten a lock that is still held, and would help a second holder to a majority. So it has no vote
+//! until every lease that it may have forgotten has ended. A marker on the server shows whether the server is new or has lost its data:
+//! docs/protocol.md.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use lock_wire::CallError;
 use redis::{FromRedisValue, Pipeline, Value};
 
 use crate::mutex::Mutex;
-use crate::store::server_age::{Age, Sighting};
-use crate::store::voter::{Eligibility, MARKER};
+use crate::store::voter::{Age, Eligibility, MARKER, Sighting};
 
 /// What is known about a server process while the connection to it lives.
 pub(super) struct Vote {
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_tells_who_it_is_and_for_how_long() {
+    fn a_server_reports_its_identity_and_its_age() {
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\ntcp_port:6379\r\nuptime_in_seconds:61\r\n";
         assert_eq!(read_info(info), Some(("abc".to_owned(), Duration::from_secs(61))));
         assert_eq!(read_info("# Server\r\nrun_id:abc\r\n"), None);

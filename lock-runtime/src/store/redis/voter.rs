@@ -16,14 +16,13 @@ pub(super) fn check_vote(called: &Called) -> Result<(), StoreError> {
     called.known().map_or(Ok(()), |vote: &Vote| vote.eligibility().vote())
 }
 
-/// Fails for a server without a vote: it may have forgotten which numbers were drawn (rule Q3), and owns the lock for a token whose
-/// grant did not count.
+/// Fails for a server without a vote: it may have forgotten which numbers were drawn (rule Q3), and the token's grant there did not count.
 pub(super) fn check_vote_on_fences(called: &Called) -> Result<(), StoreError> {
     mutant!(RestartedDraws => return Ok(()));
     check_vote(called)
 }
 
-/// Why the grants of the server that is connected do not count. `None` when they count, and for a server of no quorum.
+/// Why the grants of the connected server do not count. `None` if they count, or the server is not part of a quorum.
 pub(crate) fn lacks_vote(link: &Link) -> Option<BackendError> {
     link.known::<Vote>()?.eligibility().vote().err().map(|refusal| refusal.problem)
 }

@@ -1,4 +1,4 @@
-//! More to send than there is room for.
+//! More commands than there is room for.
 
 use super::*;
 use crate::mutants::{Mutant, Seeded};
@@ -7,7 +7,7 @@ fn begin<'a>(wire: &'a Wire, command: &'a redis::Cmd) -> Sent<'a> {
     wire.until(None).beginning(true).send(command)
 }
 
-/// A connection on which so much is begun that there is no room. Its server has read all of it.
+/// A connection without room for another command that begins something. Its server has read all commands.
 async fn full() -> (Wire, DuplexStream, Vec<tokio::task::JoinHandle<Result<Value, NoReply>>>) {
     let (wire, mut far, _) = connected().await;
     let begun: Vec<_> = (0..IN_FLIGHT)
@@ -20,17 +20,17 @@ async fn full() -> (Wire, DuplexStream, Vec<tokio::task::JoinHandle<Result<Value
     (wire, far, begun)
 }
 
-/// Reads so many commands.
+/// Reads this many commands.
 async fn read(far: &mut DuplexStream, count: usize) {
     let mut seen = 0;
     while seen < count {
-        // A command is cut by the buffer now and then: its last letter is counted.
+        // The buffer may cut a command: count its last letter.
         seen += sent_to(far).await.matches("k\r").count();
     }
     assert_eq!(seen, count);
 }
 
-/// Tells its number when it has room, and begins something.
+/// Waits for room, begins something, and reports its number.
 fn waiting(wire: &Wire, number: u32, heard: &Heard) {
     let (wire, heard) = (wire.clone(), heard.clone());
     tokio::spawn(async move {
@@ -41,7 +41,7 @@ fn waiting(wire: &Wire, number: u32, heard: &Heard) {
 }
 
 #[tokio::test]
-async fn who_waits_for_room_is_called_in_order_and_nobody_overtakes() {
+async fn waiters_for_room_are_woken_in_order_and_nobody_overtakes() {
     let (wire, mut far, _begun) = full().await;
     let heard = Heard::default();
     for number in 0..5 {
@@ -50,7 +50,7 @@ async fn who_waits_for_room_is_called_in_order_and_nobody_overtakes() {
     }
     for (answered, called) in [(1, "0"), (2, "0 1 2"), (2, "0 1 2 3 4")] {
         far.write_all(":1\r\n".repeat(answered).as_bytes()).await.unwrap();
-        // It comes at once, and finds no room.
+        // It starts at once, and finds no room.
         let overtaking = tokio::spawn({
             let wire = wire.clone();
             async move { begin(&wire, &get("k")).await }
@@ -61,7 +61,7 @@ async fn who_waits_for_room_is_called_in_order_and_nobody_overtakes() {
     }
 }
 
-/// What a lock is given back with, or kept up.
+/// Commands that release or renew a lock.
 #[tokio::test]
 async fn what_begins_nothing_is_sent_without_room() {
     let (wire, mut far, _begun) = full().await;
@@ -70,14 +70,14 @@ async fn what_begins_nothing_is_sent_without_room() {
     assert!(futures_util::poll!(&mut ending).is_pending());
     read(&mut far, 1).await;
     assert!(matches!(begin(&wire, &command).await, Err(NoReply::NoRoom)));
-    // What nobody waits for is repeated in another way.
+    // A command whose reply is not read is repeated in another way.
     wire.send_unread(&get("unread"), || {});
     far.write_all(":1\r\n".repeat(IN_FLIGHT + 1).as_bytes()).await.unwrap();
     assert_eq!(ending.await.unwrap(), Value::Int(1));
 }
 
 #[tokio::test]
-async fn who_waits_for_room_learns_that_the_connection_has_ended() {
+async fn a_waiter_for_room_learns_that_the_connection_has_ended() {
     let (wire, far, begun) = full().await;
     let mut waiting = Box::pin(wire.room());
     assert!(futures_util::poll!(&mut waiting).is_pending());
@@ -88,7 +88,7 @@ async fn who_waits_for_room_learns_that_the_connection_has_ended() {
 }
 
 #[tokio::test]
-async fn who_waits_for_room_learns_that_another_connection_has_taken_the_place_of_this_one() {
+async fn a_waiter_for_room_learns_that_another_connection_has_replaced_this_one() {
     for (bug, is_told) in [(None, true), (Some(Mutant::RoomOfFormerConnection), false)] {
         let _seeded = Seeded::begin(bug);
         let (wire, _far, _begun) = full().await;
@@ -100,9 +100,9 @@ async fn who_waits_for_room_learns_that_another_connection_has_taken_the_place_o
     }
 }
 
-/// Its thread works, or its future is kept behind another one. Or it is gone.
+/// Its thread is busy, or its future waits behind another one, or it was dropped.
 #[tokio::test(start_paused = true)]
-async fn one_that_is_called_and_does_not_come_keeps_nobody_waiting() {
+async fn a_waiter_that_is_woken_and_not_polled_keeps_nobody_waiting() {
     for (bug, is_gone, is_called) in
         [(None, true, true), (None, false, true), (Some(Mutant::CalledForRoomOnce), false, false)]
     {
@@ -127,7 +127,7 @@ async fn one_that_is_called_and_does_not_come_keeps_nobody_waiting() {
     }
 }
 
-/// The server takes a byte now and then, for an hour. As many commands are written, and the output is never empty.
+/// The server reads a byte now and then, for an hour. Commands are written at the same rate, and the output is never empty.
 #[tokio::test(start_paused = true)]
 async fn an_hour_of_a_slow_socket_needs_no_more_room_than_a_second() {
     for (bug, is_bounded) in [(None, true), (Some(Mutant::WrittenIsKept), false)] {
@@ -155,7 +155,7 @@ async fn an_hour_of_a_slow_socket_needs_no_more_room_than_a_second() {
     }
 }
 
-/// A server that stands still, and tasks that give up: each takes its command back.
+/// A stalled server, and tasks that give up: each removes its command again.
 #[tokio::test]
 async fn what_does_not_fit_into_the_socket_is_no_longer_begun_and_is_taken_back() {
     let (near, _far) = duplex(64);

@@ -1,5 +1,5 @@
-//! A waker may be the last that knows of its task, as in the thread pool of `futures`. Who drops it ends the task, and with it the futures
-//! that the task has: they come back to the connection.
+//! A waker may hold the last reference to its task, as in the thread pool of `futures`. Dropping the waker then ends the task and the
+//! futures inside, which call back into the connection.
 
 use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Waker};
@@ -9,7 +9,7 @@ use futures_util::task::{ArcWake, waker};
 use super::*;
 use crate::mutants::{Mutant, Seeded};
 
-/// A task that belongs to its wakers. At its end it tells whether another thread has to wait for the connection.
+/// A task that its wakers own. When it is dropped, it records whether another thread has to wait for the connection.
 struct Owned {
     wire: Wire,
     is_locked: Sender<bool>,
@@ -46,7 +46,7 @@ async fn a_task_whose_future_moves_to_another_or_is_dropped_ends_without_the_loc
             let (of_task, ended) = Owned::waker(&wire);
             assert!(sent.as_mut().poll(&mut Context::from_waker(&of_task)).is_pending());
             drop(of_task);
-            assert!(ended.try_recv().is_err(), "the connection knows it");
+            assert!(ended.try_recv().is_err(), "the connection still refers to it");
             if moves {
                 assert!(futures_util::poll!(&mut sent).is_pending());
             } else {

@@ -1,16 +1,16 @@
-//! Replies that do not come in time, or are not read in time.
+//! Replies that do not arrive in time, or are not read in time.
 
 use tokio::time::Instant;
 
 use super::*;
 use crate::mutants::{Mutant, Seeded};
 
-/// Silence by then, and the end as well.
+/// Silence and the whole wait end at the same instant.
 fn until(by: Instant) -> Patience {
     Patience { silent_at: by, silence: Duration::ZERO, end: by }
 }
 
-/// It answers one command after another, and the last one later than a silent server would be given up.
+/// The server answers one command after another, and the last one later than a silent server would be given up.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_answers_others_is_not_silent_and_is_waited_for_to_the_end() {
     const SILENCE: Duration = Duration::from_millis(800);
@@ -25,7 +25,7 @@ async fn a_server_that_answers_others_is_not_silent_and_is_waited_for_to_the_end
         tokio::spawn(wire.watch());
         settled().await;
         let begin = Instant::now();
-        // The last answer comes after 1.8 s, or nothing more comes after the first one.
+        // The last answer arrives after 1.8 s, or nothing more arrives after the first one.
         let span = if end == Some(false) { LONG / 5 } else { LONG };
         let patience = Patience { silent_at: begin + SILENCE, silence: SILENCE, end: begin + span };
         let key = get("k");
@@ -51,9 +51,9 @@ async fn a_server_that_answers_others_is_not_silent_and_is_waited_for_to_the_end
     }
 }
 
-/// The reply that has to come first is not always that to the first command.
+/// The first reply that is due need not be the one to the first command.
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
+async fn a_reply_that_does_not_arrive_in_time_ends_the_wait() {
     for (bug, is_right) in [(None, true), (Some(Mutant::EarlierReplyUnwatched), false)] {
         let _seeded = Seeded::begin(bug);
         let (wire, mut far, _) = connected().await;
@@ -72,7 +72,7 @@ async fn a_reply_that_does_not_come_in_time_is_waited_for_no_longer() {
         };
         let (long, short) = join(overdue(slow), later).await;
         assert_eq!((long < LONG + LONG / 100, short < LONG / 4), (true, is_right), "{bug:?}: {long:?} {short:?}");
-        // Both replies come late, and are nobody's.
+        // Both replies arrive late, and are discarded.
         let server = async {
             settled().await;
             far.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
@@ -97,21 +97,21 @@ async fn a_watch_ends_with_its_connection() {
     }
 }
 
-/// Who waits for the reply beside a thread that is blocked.
+/// What waits for the reply on the blocked thread.
 #[derive(Clone, Copy, Debug)]
 enum Asking {
     /// A task.
     Spawned,
     /// The future that the runtime was started with. It is polled before all tasks.
     Root,
-    /// The task that blocks the thread. It is polled again before the runtime has looked at its sockets.
+    /// The task that blocks the thread. It is polled again before the runtime has polled its sockets.
     Itself,
 }
 
 const BLOCKED: Duration = Duration::from_millis(400);
 
-/// The reply to a command that has to come while the thread is blocked. The watch is on another thread, and has ended the wait long before
-/// this thread can look.
+/// The reply to a command that is due while the thread is blocked. The watch runs on another thread, and has ended the wait long before
+/// this thread can check.
 fn read_late(asking: Asking) -> Result<Value, NoReply> {
     let keeper = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -121,10 +121,10 @@ fn read_late(asking: Asking) -> Result<Value, NoReply> {
     std::thread::spawn(move || {
         let (mut far, _) = server.accept().unwrap();
         let read = std::io::Read::read(&mut far, &mut [0; 4096]).unwrap();
-        // The thread does not look any more.
+        // Now the thread is blocked.
         is_blocked.recv().unwrap();
         std::io::Write::write_all(&mut far, b":1\r\n").unwrap();
-        // Open until the other end is closed.
+        // Stay open until the other end is closed.
         (read, std::io::Read::read(&mut far, &mut [0]).unwrap())
     });
     runtime.block_on(async {

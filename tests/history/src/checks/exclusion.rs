@@ -6,8 +6,8 @@ use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, Claim, History};
 use crate::event::Share;
 
-/// A task that has a lock alone never believes so while another task believes that it has the lock too. Of those that have a
-/// permit of N, fewer than N others believe at the same time that they have one. A server that forgets is excused.
+/// While a task has a lock exclusively, no other task believes to have it. While a task has a permit of N, fewer than N others
+/// believe to have one. A server that loses its data is excused.
 #[must_use]
 pub fn claims_never_overlap(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -30,7 +30,7 @@ pub fn claims_never_overlap(history: &History, bounds: &Bounds) -> Vec<Violation
 
 type Grant<'a> = (&'a Attempt, &'a Claim);
 
-/// Of those that hold the lock already, one that does not share it, or one beside a task that does not.
+/// The first of the current holders that excludes this grant, or that this grant excludes.
 fn overlap((attempt, claim): Grant<'_>, held: &[Grant<'_>]) -> Option<Violation> {
     let excludes = |(other, _): &&Grant<'_>| [attempt, *other].iter().any(|one| one.wanted.share == Share::Alone);
     let (other, theirs) = held.iter().filter(excludes).max_by_key(|(_, claim)| claim.end())?;
@@ -39,8 +39,8 @@ fn overlap((attempt, claim): Grant<'_>, held: &[Grant<'_>]) -> Option<Violation>
     Some(Violation::of(attempt, (theirs.from, until), text))
 }
 
-/// A permit of N beside N others. Of the others those count that had the lock before this task asked for it, and those whose own
-/// N is not greater: whoever of them came last came beside too many. The readers of a process have one lease together.
+/// A permit of N together with N others. The others that count are those that had the lock before this task asked for it, and those whose
+/// own N is not greater: then the last of them was one too many. The readers of a process share one lease.
 fn one_too_many((attempt, claim): Grant<'_>, held: &[Grant<'_>]) -> Option<Violation> {
     let Share::Permit(most) = attempt.wanted.share else { return None };
     let mut reading = HashSet::new();
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(Sample::default().held("a", 10, 30).held("b", 31, 40).finds(claims_never_overlap), 0);
     }
 
-    /// A task that holds in its own way from `from` to `to`.
+    /// A hold with this share from `from` to `to`.
     fn holds(sample: Sample, process: &str, share: Share, from: u64, to: u64) -> Sample {
         sample.wants(share).held(process, from, to)
     }
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(finds(&[("a", read, 10, 40), ("b", read, 20, 60), ("a", read, 30, 50), ("c", write, 61, 70)]), 0);
         assert_eq!(finds(&[("a", read, 10, 40), ("b", read, 20, 60), ("c", write, 50, 70)]), 1);
         assert_eq!(finds(&[("c", write, 10, 40), ("a", read, 30, 50), ("b", read, 35, 50)]), 2);
-        // The reader that is left is not the last that came.
+        // The reader that is still there is not the last that was granted.
         assert_eq!(finds(&[("a", read, 10, 90), ("b", read, 20, 30), ("c", write, 50, 70)]), 1);
         assert_eq!(finds(&[("a", Share::Permit(3), 10, 40), ("c", write, 30, 50)]), 1);
     }
@@ -125,7 +125,7 @@ mod tests {
         let (two, four) = (Share::Permit(2), Share::Permit(4));
         assert_eq!(finds(&[("a", two, 10, 40), ("b", four, 20, 60), ("c", four, 30, 60), ("d", four, 35, 60)]), 0);
         assert_eq!(finds(&[("a", four, 10, 60), ("b", four, 20, 60), ("c", two, 30, 50)]), 1);
-        // A task that asked before the others had their permits may have been granted its own first, and have noted it last.
+        // A task that asked before the others had their permits may have been granted first, and recorded last.
         let asked = Sample::default().wants(two).asks(5, "c").wants(four).held("a", 10, 60).held("b", 20, 60);
         let granted = What::Granted { attempt: 1, until: 90_000_000, fence: None };
         assert_eq!(asked.and(30, "c", granted).finds(claims_never_overlap), 0);

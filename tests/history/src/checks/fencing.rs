@@ -7,13 +7,13 @@ use crate::claims::History;
 use crate::event::Share;
 use crate::owners::Owned;
 
-/// A hold that was granted after another one's end has a greater fencing token, and no two have the same. Of holds that share the
-/// lock, the one whose answer comes later may have been granted earlier: a hold has a greater token than those that were granted
-/// before its task asked.
+/// A hold that was granted after the end of another one has a greater fencing token, and no two tokens are equal. If holds share the
+/// lock, the one whose reply arrives later may have been granted earlier. So a hold must only have a greater token than those that
+/// were granted before its task asked.
 ///
-/// Against the time of the *grant*: an acquire may have been called long before and have waited. When the server forgets,
-/// a process may hand a forgotten lease on while another one has the lock: then all tokens of a lease have to be below
-/// those of every lease that the server gave after it.
+/// This compares with the time of the *grant*, because an acquire may have waited for long. If the server loses its data, a process
+/// may hand a lost lease on while another process has the lock. Then all tokens of a lease must be below those of every lease that
+/// the server granted later.
 #[must_use]
 pub fn fences_increase(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ pub fn fences_increase(history: &History, bounds: &Bounds) -> Vec<Violation> {
 
 type Point<'a> = (u64, u64, u64, &'a crate::claims::Attempt);
 
-/// Of points with an end, a start and a number: those of `by_start` that start after the end of one with a greater number.
+/// The points of `by_start` that start after the end of a point with a greater number.
 fn inversions<'a>(mut by_end: Vec<Point<'a>>, mut by_start: Vec<Point<'a>>) -> Vec<Violation> {
     by_end.sort_by_key(|point| point.0);
     by_start.sort_by_key(|point| point.1);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_token_drawn_before_waiting_is_found() {
-        // `b` asks first, with a number in hand, and is granted last.
+        // `b` asks first, has already drawn its token, and is granted last.
         let sample = Sample::default().fenced("a", 10, 20, Some(7));
         let late = sample.asks(1, "b").granted(30, "b", 90, Some(6)).released(40, "b", How::Done);
         assert!(late.finds(fences_increase) > 0);
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn readers_are_compared_by_their_calls_and_with_writers_by_their_grants() {
         let read = || Sample::default().wants(Share::Read);
-        // The answer to `a` is late: `b` drew after it, and has released already.
+        // The reply to `a` is late: `b` drew its token later, and has already released.
         let late = read().asks(1, "a").fenced("b", 10, 20, Some(7));
         let granted = What::Granted { attempt: 1, until: 90_000_000, fence: Some(6) };
         assert_eq!(late.and(30, "a", granted.clone()).finds(fences_increase), 0);

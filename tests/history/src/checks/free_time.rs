@@ -7,20 +7,20 @@ use crate::claims::{Attempt, Claim, History};
 use crate::owners::End;
 use crate::ranges::{Range, shared, without};
 
-/// What a waiter that missed its wake-up needs to find out.
+/// After this time a waiter that missed its wake-up asks again.
 const POLL: Duration = Duration::from_secs(1);
-/// How long after a fault connections may still be on their way back.
+/// How long after a fault connections may still be missing.
 const AFTER: u64 = 2_000_000_000;
-/// What a hand-off between processes may take while nothing is wrong.
+/// How long a hand-off between processes may take without faults.
 const HAND_OFF: Duration = Duration::from_millis(50);
-/// And for how long nothing was.
+/// How long there must have been no fault.
 const CALM: u64 = 3_000_000_000;
 
-/// By the server's record, a lock is not free for longer than a second while a task waits, faults apart. A task that waits for
-/// several keys together may wait for another one of them.
+/// In the server's record, without faults, a lock is free for at most a second while a task waits for it. A task that waits for several
+/// keys may wait for another one of them.
 ///
-/// Of a lock that is shared the record says only that somebody has it. So a permit that stays free while others are in use
-/// shows elsewhere: those who wait for it starve when all faults are over.
+/// For a shared lock the record only says that somebody has it. If a permit stays free while others are in use, another check finds
+/// it: the waiters starve after the faults.
 #[must_use]
 pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -47,7 +47,7 @@ pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation
     found
 }
 
-/// While nothing is wrong, a lock that was released goes to a waiter by a message: nobody has to find out by asking.
+/// Without faults, a released lock goes to a waiter by a message, so that no waiter has to find it by asking.
 #[must_use]
 pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -77,7 +77,7 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
     found
 }
 
-/// Slots have moved since the process last had this lock. So its first ask has to find the lock's master, and a connection to it.
+/// Whether slots have moved since the process last had this lock: then its first ask must find the lock's master, and connect to it.
 fn looks_for_the_master(history: &History, attempt: &Attempt, all: &[&Attempt]) -> bool {
     let own = all.iter().filter(|other| other.process == attempt.process && other.invoked < attempt.invoked);
     let last = own.filter_map(|other| other.claim.as_ref()).map(|claim| claim.range().0).max().unwrap_or_default();
@@ -85,19 +85,19 @@ fn looks_for_the_master(history: &History, attempt: &Attempt, all: &[&Attempt]) 
     moves.any(|at| (last..attempt.invoked).contains(&at))
 }
 
-/// Those that wait for this lock alone.
+/// The attempts that wait for only this lock.
 fn waiters<'a>(attempts: Option<&'a Vec<&'a Attempt>>) -> impl Iterator<Item = &'a Attempt> {
     attempts.into_iter().flatten().copied().filter(|attempt| !attempt.wanted.together)
 }
 
-/// When `attempt` had a reason not to get a free lock.
+/// The periods in which `attempt` had a reason not to get a free lock.
 fn troubles<'a>(history: &'a History, attempt: &'a Attempt) -> impl Iterator<Item = Range> + 'a {
     let theirs = history.faults.iter().map(|fault| (fault.range.0, fault.range.1 + AFTER));
     theirs.chain(history.killed.get(&attempt.process).map(|at| (*at, u64::MAX)))
 }
 
-/// When the process of `attempt` itself believed that it had the lock, which the server had forgotten. Until it learns that,
-/// its tasks wait for each other.
+/// The periods in which the process of `attempt` believed to have the lock, although the server had lost it. Until it learns of
+/// the loss, its tasks wait for each other.
 fn holds<'a>(bounds: &Bounds, attempt: &'a Attempt, all: &'a [&Attempt]) -> impl Iterator<Item = Range> + 'a {
     let own = all.iter().filter(|other| other.process == attempt.process);
     let held = own.filter_map(|other| other.claim.as_ref()).map(Claim::range);
@@ -145,7 +145,7 @@ mod tests {
             sample.owned(9900, "b", 9999, false).finds(a_released_lock_passes_on)
         };
         assert_eq!((late(None, 9100), late(Some(4000), 9100)), (1, 0));
-        // A task that waited before the release is told.
+        // A task that waited before the release gets a message.
         assert_eq!(late(Some(4000), 8000), 1);
     }
 
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_another_key_of_its_set_does_not_wait_for_a_free_one() {
+    fn a_waiter_for_another_key_of_its_set_does_not_wait_for_a_free_one() {
         let sample = Sample::default().owned(99, "a", 400, false).held("a", 100, 199).gone(200).together();
         let asks = sample.asks(150, "b").granted(1700, "b", 1900, None).released(1750, "b", How::Done);
         let granted = asks.owned(1699, "b", 2000, false);

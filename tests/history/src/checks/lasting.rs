@@ -1,4 +1,4 @@
-//! C10: while nothing is wrong, a hold lasts.
+//! C10: without faults, a hold lasts.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, History};
 use crate::event::{How, span};
 
-/// Faults are felt for some time after.
+/// How long the effects of a fault last.
 const AFTER: u64 = 3_000_000_000;
 
-/// Without a fault around it, a hold that is renewed is never lost, and another one not before its lease is over, less
-/// what it allows for clocks that drift.
+/// Without faults, a renewed hold is never lost, and another hold not before its lease is over, minus the allowance for
+/// clock drift.
 #[must_use]
 pub fn holds_last(history: &History, bounds: &Bounds) -> Vec<Violation> {
     if !bounds.tells || bounds.forgetful {
@@ -22,7 +22,7 @@ pub fn holds_last(history: &History, bounds: &Bounds) -> Vec<Violation> {
 fn ended_early(history: &History, bounds: &Bounds, attempt: &Attempt) -> Option<Violation> {
     let claim = attempt.claim.as_ref()?;
     let told = claim.answer.filter(|(_, how)| *how == How::Lost).map(|(at, _)| at);
-    // The first look that found it ended may have come late.
+    // The first look that found it ended may have been late.
     let ended = claim.lapsed.or(told)?.max(claim.until);
     let lease = attempt.wanted.expire();
     let whole = lease.saturating_sub(lease / 100 + Duration::from_millis(2) + bounds.noise + bounds.round_trip * 5);

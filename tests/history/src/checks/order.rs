@@ -1,4 +1,4 @@
-//! Promise 6: a process that is known to wait is passed over for one streak at most.
+//! Promise 6: a known waiter of another process is passed over for at most one streak.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,24 +7,22 @@ use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, Claim, History};
 use crate::event::{How, Share, span};
 
-/// The longest streak of hand-overs inside one process, the grant that starts it included.
+/// The longest streak of hand-overs inside one process, including the grant that starts it.
 const STREAK: usize = 65;
-/// And its longest time.
+/// The longest time of a streak.
 const STREAK_TIME: Duration = Duration::from_millis(10);
-/// The message that somebody waits is on its way.
+/// How long the message about a waiter may be on its way.
 const NOTICE: u64 = 100_000_000;
-/// How many round trips the first ask in a cluster takes: three to find the master, four for a connection to it, and two more as
-/// for each ask that has to wait.
+/// The round trips of the first ask in a cluster: three to find the master, four to connect to it, and two more, as for each ask
+/// that has to wait.
 const FIRST_ASK: u32 = 9;
 
-/// While nothing is wrong, no process gets a lock for more than a streak while another process waits for it.
+/// Without faults, no process gets a lock for more than a streak while another process waits for it.
 ///
-/// Readers that waited together start together, however many they are: of them only the time counts, and they do not pass each
-/// other. Permits are left out. A
-/// process may have some and wait for one more, and each passes through a streak of its own, when it comes free. A process
-/// that reads may have a place in the queue for its writer as well. So on a lock with readers, an acquire that was called before the
-/// waiter's passes nobody.
-/// A task that waits for several keys together may not have come to this one yet.
+/// Readers that waited together start together, in any number: for them only the time counts, and they don't pass each other.
+/// Permits are left out: a process may have some and wait for one more, and each permit goes through its own streak. A process
+/// that reads may also have its writer in the queue. So on a lock with readers, an acquire that was called before the waiter's
+/// passes nobody. A task that waits for several keys may not have asked for this one yet.
 #[must_use]
 pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -70,12 +68,12 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
     found
 }
 
-/// When the owner knows of the waiter at the latest.
+/// The latest time at which the owner learns of the waiter.
 fn known_by(history: &History, bounds: &Bounds, waiter: &Attempt, all: &[&Attempt]) -> u64 {
-    // The answer to the plain claim, the ask, and the message to the owner.
+    // The reply to the plain claim, the ask, and the message to the owner.
     let known = waiter.invoked + NOTICE + span(bounds.round_trip * 2);
-    // The first ask for a lock may have to find the lock's master in a cluster, and to connect to it. So may the first ask after a
-    // fault, which may have cut the connection. An ask that was given up as unreachable did not come so far.
+    // In a cluster the first ask for a lock may have to find the lock's master and connect to it. So may the first ask after a
+    // fault that cut the connection. An ask that failed as unreachable did not get that far.
     let fault = history.faults.iter().map(|fault| fault.range.1).filter(|end| *end <= waiter.invoked).max();
     let own = all.iter().filter(|other| other.process == waiter.process && Some(other.invoked) >= fault);
     let is_unreached = |other: &Attempt| matches!(other.outcome, Some((_, How::Unreachable, _)));
@@ -83,8 +81,8 @@ fn known_by(history: &History, bounds: &Bounds, waiter: &Attempt, all: &[&Attemp
     known.max(first + NOTICE + span(bounds.round_trip * FIRST_ASK))
 }
 
-/// When the owner knows of the waiter at the latest, if a task of its process had the lock when it came: till the end of that hold its
-/// process waits for nobody.
+/// The latest time at which the owner learns of the waiter if a task of the waiter's own process had the lock: until the end of that
+/// hold its process is not queued.
 fn held_until(waiter: &Attempt, grants: &Grants<'_>, bounds: &Bounds) -> u64 {
     let own = grants.iter().filter(|(by, other)| by.process == waiter.process && other.from <= waiter.invoked);
     let ends = own.map(|(_, other)| other.answer.as_ref().map_or(other.until, |(at, _)| *at));
@@ -103,7 +101,7 @@ fn grants_between<'a, 'b>(
     grants[start..].iter().take_while(move |(_, claim)| claim.from < to)
 }
 
-/// No fault, no pause, and no lease that ended by itself.
+/// Whether there was no fault, no pause, and no lease that expired.
 fn is_undisturbed(history: &History, grants: &Grants<'_>, range: (u64, u64)) -> bool {
     let before = range.0.saturating_sub(3_000_000_000);
     let cut = |claim: &Claim| claim.lapsed.is_some() || claim.answer.is_none_or(|(_, how)| how != How::Done);
@@ -146,7 +144,7 @@ mod tests {
             released.and(end + 2, "b", What::Released { attempt, how, text }).finds(waiters_are_not_passed_over)
         };
         assert_eq!(finds(90, 1), 0, "one batch");
-        assert_eq!(finds(10, 100), 1, "one after another");
+        assert_eq!(finds(10, 100), 1, "they start one after another");
     }
 
     #[test]
@@ -172,7 +170,7 @@ mod tests {
         let finds = |reader: u64, writer: u64| {
             let asked = Sample::default().wants(Share::Read).asks(reader, "a").wants(Share::Alone).asks(writer, "a");
             let asked = asked.wants(Share::Read).asks(10, "b");
-            // The numbers of the attempts, in the order in which they get the lock.
+            // The attempts' numbers, in the order of the grants.
             let turns = [(1, "a", 150, 900), (2, "a", 901, 902), (3, "b", 903, 904)];
             let played = turns.into_iter().fold(asked, |sample, (attempt, process, from, to)| {
                 let granted = sample.and(from, process, What::Granted { attempt, until: NEVER, fence: None });
@@ -183,7 +181,7 @@ mod tests {
             played.finds(waiters_are_not_passed_over)
         };
         assert_eq!(finds(1, 2), 0);
-        assert_eq!(finds(1, 20), 0, "the writer that came later is one hold");
+        assert_eq!(finds(1, 20), 0, "the later writer is one hold");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! C6: no lock stays in the server for a process that neither holds nor wants it.
+//! C6: no lock stays in the server for a process that neither holds it nor waits for it.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use crate::event::{How, LOSE_GRANT, LOSE_NEAR, LOSE_PUSH, span};
 use crate::owners::Owned;
 use crate::ranges::{Range, covered, shared, without};
 
-/// What an acquire that failed may leave behind.
+/// How long the leftovers of a failed acquire may last.
 const FAILED: Duration = Duration::from_secs(3);
-/// What a release may take while nothing is wrong.
+/// How long a release may take without faults.
 const RELEASED: Duration = Duration::from_secs(1);
-/// What a task that is not polled when it is its turn may cost others, each time.
+/// How long a task that is woken and not polled may delay others, each time.
 const LATE: Duration = Duration::from_secs(1);
-/// A fault counts for what starts this soon after it.
+/// How long after a fault an acquire may still suffer from it.
 const AFTER: u64 = 1_000_000_000;
 
-/// For how long the withdrawal of an ask is repeated (rule 1).
+/// How long the withdrawal of an ask is repeated (rule 1).
 const WITHDRAWN: Duration = Duration::from_secs(5);
-/// An ask pauses for so long (rule 5).
+/// The pause between asks (rule 5).
 const PAUSED: Duration = Duration::from_secs(9);
 
-/// For how long the place of a dead process stays in the queue, when nobody asks.
+/// How long the entry of a dead process stays in the queue when nobody asks.
 const PLACE_KEPT: Duration = Duration::from_secs(15);
 
-/// How long it is felt that a connection is known to be gone.
+/// How long a cut connection has effects.
 const CUT: u64 = 300_000_000;
 
-/// A value of another client at a helper key is no reason to keep a lock.
+/// Another client's value at a helper key is no reason to keep a lock.
 const FOREIGN: &str = "ForeignValue";
 
-/// A key with a token that no live task stands for goes away: at once after a release, in 3 s after an acquire that
-/// failed, after the lease when its process was killed or the release could not arrive.
+/// A key whose token belongs to no live task must go away: at once after a release, within 3 s after a failed acquire, and
+/// after its lease if its process was killed or the release could not arrive.
 #[must_use]
 pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -46,7 +46,7 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
                 let bound = bounds.allow(bound(history, bounds, &lease, &own, idle));
                 let time = idle.1 - idle.0;
                 let process = lease.process().unwrap_or("nobody known");
-                // Our own view of the server's record is late when this machine is.
+                // On a busy machine the server's record is read late.
                 if time > bound && time > bound + history.stalled(process, idle) {
                     let text = format!("{key} is owned by {process} for {}, which has no use for it", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
@@ -57,8 +57,8 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
     found
 }
 
-/// While nothing is wrong, a process that lives uses a lock that it owns, or releases the lock, whatever went wrong before. It has the
-/// time of `time_to_know` to learn that it owns the lock.
+/// Without current faults, a live process uses a lock that it owns, or releases it, whatever went wrong before. It has `time_to_know` to
+/// learn that it owns the lock.
 #[must_use]
 pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -85,7 +85,7 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
                 }
                 for (waiter, both) in waits(history, users, process, idle) {
-                    // A message that was lost before, while the lock was held, would have told of this waiter, too.
+                    // A message that was lost earlier, during the hold, would have announced this waiter, too.
                     let heard = time_to_hear(history, bounds, process, (waiter.invoked.min(idle.0), idle.1));
                     let bound = bounds.allow(known + LATE * times + heard);
                     let time = both.1 - both.0;
@@ -101,29 +101,29 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
     found
 }
 
-/// When connections may not have worked.
+/// The periods in which connections may not have worked.
 fn troubles(history: &History) -> impl Iterator<Item = Range> {
     let troubles = history.faults.iter().filter(|fault| fault.kind != FOREIGN);
     troubles.map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
 }
 
-/// How long a process may take to learn that others wait for a lease that lingers there, when the messages are lost. The asks of the
-/// waiters are repeated within a second, and each of them sends the message again.
+/// How long a process may take to learn of waiters for its lingering lease if messages are lost. The waiters repeat their asks within a
+/// second, and each ask sends the message again.
 fn time_to_hear(history: &History, bounds: &Bounds, process: &str, idle: Range) -> Duration {
     let lost = history.faults_in(idle).filter(|fault| fault.kind == LOSE_PUSH && fault.target == process);
-    // The first repetition has its time already.
+    // The time of the first repetition is already included.
     let more = u32::try_from(lost.count()).unwrap_or(u32::MAX).saturating_sub(1);
     RELEASED.saturating_mul(more).min(bounds.linger)
 }
 
-/// How long a process that lives may take to learn that it owns `lease`. When the message of the grant is lost, the next ask finds
-/// the grant within a second. But two kinds of grants are not found so soon. They end with their claims, like the grant of a crashed
-/// waiter (promise 4).
+/// How long a live process may take to learn that it owns `lease`. If the message of the grant is lost, the next ask finds the grant
+/// within a second. Two kinds of grants are not found so soon. They end with their claims, like the grant of a crashed waiter (promise
+/// 4).
 ///
-/// - The ask was given up in an outage, and the outage lasted longer than the withdrawal of the ask was repeated. So the ask was
-///   still in the queue, and nobody asks under its token any more (promise 5). A connection that breaks loses the message, too.
-/// - The ask pauses, because the message that it is now one of the first was lost as well. Or those who waited in front of it were
-///   dead, and it got the lock without having been one of the first.
+/// - The ask was given up in an outage that lasted longer than its withdrawal was repeated. So the ask was still in the queue, and
+///   the process no longer asks with its token (promise 5). A broken connection loses the message, too.
+/// - The ask pauses, because the message that it is now one of the first was lost, too. Or the waiters in front of it were dead, and
+///   it got the lock without having been one of the first.
 fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duration {
     let granted = lease.from.0;
     let lost = |kind: &'static str, range: Range| {
@@ -140,7 +140,7 @@ fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duratio
         let withdrawn = (given_up, given_up + span(WITHDRAWN));
         withdrawn.1 <= granted && without(withdrawn, troubles(history)).is_empty()
     });
-    // One task after another waits by the same ask.
+    // Several tasks, one after another, wait with the same ask.
     let waits = || own().map(|user| (user.invoked, user.returned().unwrap_or(history.last())));
     let pauses = lost(LOSE_NEAR, (granted.saturating_sub(span(PAUSED)), granted)).any(|near| {
         let since = (near.range.0, granted);
@@ -152,18 +152,18 @@ fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duratio
         let killed = history.killed.get(&user.process).filter(|at| stays.contains(*at));
         killed.is_some_and(|killed| user.returned().is_none_or(|returned| returned >= *killed))
     });
-    // Who has a new connection asks at once, also in a pause.
+    // After a reconnect a process asks at once, also during a pause.
     let is_untold = is_lost && (pauses || is_behind_dead);
     if is_given_up || is_untold { FAILED } else { RELEASED }
 }
 
-/// A task that waits for the lock that its own process has is no use for it. But of several keys together some are there first, and
-/// are kept while the task waits for the others.
+/// A task that waits for a lock that its own process owns does not use it. But a request for several keys keeps those that it already
+/// has while it waits for the others.
 fn used_from(attempt: &Attempt) -> Option<u64> {
     if attempt.wanted.together { Some(attempt.invoked) } else { Some(attempt.claim.as_ref()?.from) }
 }
 
-/// When tasks of other processes wait for a lock that this process does not use.
+/// The periods in which tasks of other processes wait for a lock that this process does not use.
 fn waits<'a>(
     history: &'a History,
     users: &'a [&'a Attempt],
@@ -178,19 +178,19 @@ fn waits<'a>(
     })
 }
 
-/// How often a task was late for long in all that time, and at least once if it was late at all. Each step that it takes on its
-/// way to the lock may be late, and a quorum asks for several.
+/// How often a task was late for long in this time, and at least once if it was late at all. Each step on its way to the lock may be
+/// late, and a quorum needs several.
 fn times_late(history: &History, user: &Attempt, idle: Range) -> u32 {
     let times = history.times_late(user, idle, span(LATE) / 2);
     times.max(u32::from(history.late(user, idle) > 0))
 }
 
-/// How long after a fault connections may still be on their way back.
+/// How long a fault has effects.
 fn felt(kind: &str) -> u64 {
     match kind {
-        // A message that is lost on a connection that works.
+        // A message is lost on a connection that works.
         LOSE_GRANT | LOSE_NEAR | LOSE_PUSH | "LosePushes" => 0,
-        // A connection that is known to be gone.
+        // A connection is cut, and the client knows it.
         "Cut" | "CutAll" => CUT,
         _ => 1_500_000_000,
     }
@@ -215,7 +215,7 @@ fn bound(history: &History, bounds: &Bounds, lease: &Owned, own: &[&Attempt], id
         used.into_iter().any(|claim| claim.from < idle.1 && claim.over().is_none_or(|at| at >= lease.from.0));
     let lost = own.iter().filter_map(|attempt| attempt.claim.as_ref()?.answer).any(|(_, how)| how != How::Done);
     match (killed, was_held) {
-        // Nobody is left to lengthen the claim that a grant starts with.
+        // No process is left to extend the first claim of a grant.
         (true, false) if bounds.tells => FAILED.min(bounds.crash()),
         (true, _) => bounds.crash(),
         (false, true) if lost || history.faults_in(trouble).next().is_some() => bounds.crash(),
@@ -273,11 +273,11 @@ mod tests {
         assert_eq!(finds(2000, LOSE_GRANT, 11_900), 1, "it was withdrawn after the outage");
         assert_eq!(finds(6000, "Cut", 12_200), 0);
         assert_eq!(finds(6000, "Cut", 12_600), 1, "a claim is shorter");
-        assert_eq!(finds(6000, LOSE_PUSH, 11_900), 1, "the process was told of the grant");
+        assert_eq!(finds(6000, LOSE_PUSH, 11_900), 1, "the process got the message of the grant");
     }
 
     #[test]
-    fn a_waiter_that_hears_neither_that_it_is_near_nor_of_its_grant_is_like_a_crashed_one() {
+    fn a_waiter_that_misses_both_messages_is_like_a_crashed_one() {
         let finds = |first: &str, near: u64, ends| {
             let asked = Sample::default().asks(10, "a").and(near, "harness", lost(first, near));
             let asked = asked.and(900, "harness", lost(LOSE_GRANT, 900)).owned(900, "a", 20_000, true);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_gets_the_lock_of_the_dead_before_it_and_is_not_told_is_like_a_crashed_one() {
+    fn a_waiter_that_inherits_the_lock_of_a_dead_one_and_misses_the_message_is_like_a_crashed_one() {
         let of = |kind, came: u64, killed: Option<u64>, ends| {
             let asked = Sample::default().asks(10, "a").asks(came, "b");
             let asked = killed.map_or(asked.clone(), |at| asked.and(at, "b", What::Killed));
@@ -300,8 +300,8 @@ mod tests {
         let finds = |killed, ends| of(LOSE_GRANT, 5, killed, ends);
         assert_eq!(finds(Some(500), 3800), 0);
         assert_eq!(finds(Some(500), 4100), 1, "a claim is shorter");
-        assert_eq!(of("Cut", 5, Some(500), 3800), 1, "who has a new connection asks at once");
-        assert_eq!(of(LOSE_GRANT, 11, Some(500), 2100), 1, "the dead one came later");
+        assert_eq!(of("Cut", 5, Some(500), 3800), 1, "after a reconnect it asks at once");
+        assert_eq!(of(LOSE_GRANT, 11, Some(500), 2100), 1, "the dead one was queued later");
         assert_eq!(finds(None, 2100), 2, "it was the first: one message costs a second, and `b` waits as well");
     }
 
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_lingers_is_kept_from_nobody_who_waits() {
+    fn a_lingering_lock_that_is_kept_from_a_waiter_is_found() {
         let bounds = Bounds { linger: Duration::from_secs(2), ..BOUNDS };
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20);
         let finds = |sample: &Sample| sample.clone().finds_with(unused_locks_are_released, &bounds);

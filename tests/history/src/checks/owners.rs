@@ -1,4 +1,4 @@
-//! C7: what the server did, command by command, agrees with what the holders believed.
+//! C7: the server's record of changes agrees with what the holders believed.
 
 use super::{Bounds, Violation, ms, who};
 use crate::claims::History;
@@ -6,13 +6,13 @@ use crate::event::NEVER;
 use crate::owners::End;
 use crate::ranges::shared;
 
-/// A key goes from free to a token, stays with its token, or passes to a token from its queue in one step.
+/// A key changes from free to a token, keeps its token, or passes to a token from its queue in one step.
 #[must_use]
 pub fn owners_change_by_the_rules(history: &History, _: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
     for (key, leases) in history.owners() {
         for pair in leases.windows(2) {
-            // The last of the leases that shared the lock may have ended by itself, a moment before the key.
+            // The last of the shared leases may have expired a moment before the key.
             if pair[0].end == End::Replaced && !pair[0].is_shared() && !pair[1].next {
                 let text = format!("{key} went from {} to {}, which was not queued", pair[0].token, pair[1].token);
                 let range = (pair[0].from.0, pair[1].from.1);
@@ -23,8 +23,8 @@ pub fn owners_change_by_the_rules(history: &History, _: &Bounds) -> Vec<Violatio
     found
 }
 
-/// While a task believes that it holds a lock, the server has it for that task's process: nobody else's deletion, and
-/// no expiry, comes in between.
+/// While a task believes to hold a lock, the server has it for the task's process, without a foreign deletion or an expiry in
+/// between.
 #[must_use]
 pub fn claims_are_backed_by_the_server(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! C4: faults end, and then all goes on; and nobody waits for longer than he wanted to.
+//! C4: after the faults there is progress, and no acquire waits for longer than its timeout.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::claims::{Attempt, HARNESS, History};
 use crate::event::{How, span};
 use crate::ranges::covered;
 
-/// After this number of leases that were over before their grant came, an acquire is told to ask for longer ones.
+/// After this many leases that were over before their grant arrived, an acquire fails and says that its lease is too short.
 const OUTLIVED: u32 = 3;
 
-/// What a waiter costs whose host crashed: the server passes the lock on to it, for a claim, and then somebody has to ask.
+/// How long a waiter whose host crashed delays others: the server hands the lock off to it for a claim, then somebody has to ask.
 const DEAD_WAITER: Duration = Duration::from_secs(3);
-/// A queue that nobody asks in goes away after this time.
+/// A queue without asks expires after this time.
 const QUEUE_TTL: u64 = 15_000_000_000;
 
-/// In how many processes a task waited for the lock when the process was killed, so that the queue may still have their asks.
+/// The number of processes that were killed while a task waited for the lock, so that the queue may still have their asks.
 fn crashed_waiters(history: &History, attempts: &[&Attempt], healed: u64) -> u32 {
     let waited = |attempt: &&&Attempt| {
         let killed = history.killed.get(&attempt.process).filter(|at| **at + QUEUE_TTL > healed);
@@ -26,25 +26,25 @@ fn crashed_waiters(history: &History, attempts: &[&Attempt], healed: u64) -> u32
     processes.len().try_into().unwrap_or(u32::MAX)
 }
 
-/// After the last fault each lock that is asked for is granted before long, an acquire that would wait for longer than
-/// a crash can cost gets its lock, and every process comes to its end. A task that asks for several keys together waits for one
-/// after another, so the time for one lock says nothing of it.
+/// After the last fault, each requested lock is granted soon, an acquire with a timeout longer than the cost of a crash gets its
+/// lock, and every process ends. A task that asks for several keys waits for one after another, so the time for one lock proves
+/// nothing.
 #[must_use]
 pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
     let Some(healed) = history.healed else { return found };
     for attempts in history.by_key().values() {
-        // A crashed holder, and behind it a crashed waiter, or more of them.
+        // A crashed holder, and one or more crashed waiters behind it.
         let longest = bounds.crash() + DEAD_WAITER * crashed_waiters(history, attempts, healed).max(1);
         let mut after = attempts.iter().filter(|attempt| attempt.invoked >= healed);
         let asked = after.clone().filter(|attempt| !attempt.wanted.together);
         let Some(first) = asked.clone().next() else { continue };
         let allowed = bounds.allow(longest) + history.stalled(HARNESS, (healed, history.last()));
         let granted = history.grants(attempts).into_iter().find(|(_, claim)| claim.from >= healed);
-        // Whoever holds the lock may be polled late as well.
+        // The holder may also be polled late.
         let late = |attempt: &&Attempt| history.late(attempt, (attempt.invoked.max(healed), history.last()));
         let allowed = allowed + attempts.iter().map(late).sum::<u64>();
-        // A lock that nobody asks for is granted to nobody.
+        // A lock without requests needs no grant.
         let asked = asked.map(|attempt| (attempt.invoked, attempt.returned().unwrap_or(u64::MAX)));
         let until = granted.map_or(history.last(), |(_, claim)| claim.from);
         if covered((first.invoked, until), asked) > allowed {
@@ -52,16 +52,16 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
             found.push(Violation::of(first, (first.invoked, until), text));
         }
         let grants = history.grants(attempts);
-        // Each holder before it is told over the distance, releases over it, and the next is told.
+        // Each earlier holder gets its grant, releases, and the next gets its grant, all over the distance.
         let passed_on = |waits: (u64, u64)| {
             let holds = grants.iter().filter(|(_, claim)| (waits.0..waits.1).contains(&claim.from)).count();
             span(bounds.round_trip * 3).saturating_mul(holds as u64)
         };
         let starved = |attempt: &&&Attempt| {
             let waits = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
-            // What a holder that is polled late needs is no fault of the lock.
+            // The lock is not to blame for a holder that is polled late.
             let late: u64 = attempts.iter().map(|other| history.late(other, waits)).sum();
-            // A task that is told that its leases were over when it came to them had to come late to each.
+            // A task that fails because its leases were over must have been late for each of them.
             let outlived = history.times_late(attempt, waits, span(attempt.wanted.expire() / 2)) >= OUTLIVED;
             span(attempt.wanted.timeout()) >= span(longest) + late + passed_on(waits)
                 && !outlived
@@ -87,13 +87,13 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
     found
 }
 
-/// An acquire returns within its timeout and 100 ms, whatever the server does, and a single try within the time of an answer.
+/// An acquire returns within its timeout and 100 ms, whatever the server does; a single try within the time for a reply.
 #[must_use]
 pub fn acquires_return_in_time(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
     for attempt in &history.attempts {
         let returned = attempt.returned().unwrap_or_else(|| {
-            // Why one that was killed did nothing just before, nobody can tell.
+            // It is unknown why a killed process did nothing just before.
             let killed = history.killed.contains_key(&attempt.process);
             if killed { history.last_of(&attempt.process) } else { history.last() }
         });
@@ -102,7 +102,7 @@ pub fn acquires_return_in_time(history: &History, bounds: &Bounds) -> Vec<Violat
         let allowed = bounds.allow_anywhere(wanted + Duration::from_millis(100));
         let took = returned.saturating_sub(attempt.invoked);
         let waits = (attempt.invoked, returned);
-        // A task that is polled late is told late, but it is not granted anything then.
+        // A task that is polled late returns late, but then it must not be granted the lock.
         let late = if attempt.claim.is_some() { 0 } else { history.late(attempt, waits) };
         if took > allowed && took > allowed + history.stalled(&attempt.process, waits) + late {
             let text = format!("{} waited {} with a timeout of {} ms", who(attempt), ms(took), attempt.wanted.timeout);
@@ -112,7 +112,7 @@ pub fn acquires_return_in_time(history: &History, bounds: &Bounds) -> Vec<Violat
     found
 }
 
-/// The longest that anybody waited for a grant.
+/// The longest wait for a grant.
 #[must_use]
 pub fn longest_wait(history: &History) -> Duration {
     let waits = history.attempts.iter().filter_map(|attempt| Some(attempt.claim.as_ref()?.from - attempt.invoked));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_behind_a_holder_that_is_polled_late_does_not_starve() {
+    fn a_waiter_behind_a_holder_that_is_polled_late_does_not_starve() {
         let wanted = Wanted { timeout: 6000, expire: 300, renew: true, ..Wanted::default() };
         let asks = What::Acquire { attempt: 9, key: KEY.into(), wanted };
         let waits = healed().held("a", 150, 160).asks(170, "a").granted(180, "a", 9000, None).and(200, "b", asks);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_far_away_behind_many_holders_does_not_starve() {
+    fn a_distant_waiter_behind_many_holders_does_not_starve() {
         let finds = |holders: u64, round_trip| {
             let wanted = Wanted { timeout: 5000, expire: 300, renew: true, ..Wanted::default() };
             let asks = What::Acquire { attempt: 900, key: KEY.into(), wanted };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_to_three_leases_does_not_starve() {
+    fn a_task_that_is_late_for_three_leases_does_not_starve() {
         let finds = |times: u64| {
             let wanted = Wanted { timeout: 9000, expire: 300, renew: true, ..Wanted::default() };
             let asks = healed().and(200, "a", What::Acquire { attempt: 200, key: KEY.into(), wanted });

@@ -6,8 +6,8 @@ use super::{Bounds, Violation};
 use crate::claims::History;
 use crate::event::What;
 
-/// Accepted writes have growing tokens, a rejected one has a smaller token than an accepted one before, and the counter
-/// ends between what was acknowledged and that with the writes whose answer was lost.
+/// Accepted writes have growing tokens, a rejected write has a smaller token than an earlier accepted one, and the final value
+/// counts at least the acknowledged writes, and at most also those whose reply was lost.
 #[must_use]
 pub fn the_register_loses_nothing(history: &History, _: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -18,11 +18,11 @@ pub fn the_register_loses_nothing(history: &History, _: &Bounds) -> Vec<Violatio
     };
     for event in &history.events {
         match &event.what {
-            What::Opened { key, fence, accepted } | What::Wrote { key, fence, accepted, .. } => {
+            What::Opened { key, fence, accepted, .. } | What::Wrote { key, fence, accepted, .. } => {
                 let last = greatest.entry(key).or_insert((event.t, 0));
                 let is_write = matches!(event.what, What::Wrote { .. });
                 let (done, unknown) = writes.entry(key).or_default();
-                // Who was killed after it opened the register may have written, with no time to say so.
+                // A process that was killed after it opened the register may have written without recording it.
                 if history.killed.contains_key(&event.process) {
                     if is_write {
                         *unknown = unknown.saturating_sub(1);
@@ -34,7 +34,7 @@ pub fn the_register_loses_nothing(history: &History, _: &Bounds) -> Vec<Violatio
                     Some(true) if is_write => *done += 1,
                     None if is_write => *unknown += 1,
                     Some(false) if *fence > last.1 && last.1 > 0 => {
-                        // Whoever had a greater token may not have got its answer yet: it is noted later.
+                        // The holder of a greater token may get its reply, and record it, later.
                         let greater = |what: &What| {
                             matches!(what, What::Opened { key: other, fence: theirs, .. }
                                 | What::Wrote { key: other, fence: theirs, .. } if other == key && theirs > fence)
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_its_process_had_no_time_to_note_may_be_there() {
-        let opened = What::Opened { key: KEY.into(), fence: 1, accepted: Some(true) };
+    fn a_write_that_its_process_had_no_time_to_record_may_be_there() {
+        let opened = What::Opened { key: KEY.into(), fence: 1, accepted: Some(true), value: Some(0) };
         let finds = |sample: Sample, value| {
             sample.and(99, "b", What::Final { key: KEY.into(), value }).finds(the_register_loses_nothing)
         };

@@ -1,10 +1,10 @@
-//! C9: what was used is released.
+//! C9: all resources are released.
 
 use super::{Bounds, Violation};
 use crate::claims::History;
 use crate::event::What;
 
-/// Every count that was taken before and after the work is back to where it was.
+/// Every count is the same before and after the work.
 #[must_use]
 pub fn all_is_released(history: &History, _: &Bounds) -> Vec<Violation> {
     let left = history.events.iter().filter_map(|event| match &event.what {

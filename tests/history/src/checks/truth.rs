@@ -1,4 +1,4 @@
-//! C8: what callers are told is true.
+//! C8: what calls report is true.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use crate::event::{How, span};
 use crate::owners::Owned;
 use crate::ranges::shared;
 
-/// The fault during which the server answers nobody.
+/// The fault during which the server does not answer.
 const FREEZE: &str = "StopServer";
-/// The one by which it loses its data and its connections.
+/// The fault by which it loses its data and its connections.
 const RESTART: &str = "RestartEmpty";
-/// The one by which it loses its data alone.
+/// The fault by which it loses only its data.
 const FLUSH: &str = "FlushAll";
 /// How soon a holder notices a restart.
 const NOTICED: Duration = Duration::from_secs(3);
 /// A signal takes a moment to arrive.
 const MOMENT: u64 = 5_000_000;
-/// In less time nobody can tell a server that is stopped from one that is about to answer.
+/// In less time a stopped server can't be distinguished from one that is about to answer.
 const TOO_SHORT: u64 = 20_000_000;
-/// A task that was not polled for so long when its time was up says only that its time is over: it may not have read an answer.
+/// A task that was not polled for this long at the end of its timeout reports only the timeout, because it may not have read a reply.
 const UNPOLLED: u64 = 50_000_000;
-/// Faults are felt for some time after.
+/// How long the effects of a fault last.
 const AFTER: u64 = 3_000_000_000;
 
-/// Where it can be decided: a grant has time left, a hold that ended before its release is reported as lost and no other
-/// is, a server that could not answer never looks like a busy lock, nor a well one like an outage.
+/// As far as it can be decided: a grant has time left; a hold is reported as lost if and only if it ended before its release; a
+/// server that could not answer never looks like a busy lock, nor a healthy one like an outage.
 #[must_use]
 pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
     if !bounds.tells {
@@ -45,8 +45,8 @@ pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
     found
 }
 
-/// A holder learns soon after a restart that the server has forgotten its lease, and a release that the server did not
-/// know any more is no success.
+/// A holder learns soon after a restart that the server has lost its lease, and the release of a lease that the server has lost is
+/// no success.
 #[must_use]
 pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -61,13 +61,13 @@ pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
         for attempt in &history.attempts {
             let Some(claim) = attempt.claim.as_ref().filter(|claim| claim.from < from) else { continue };
             let name = who(attempt);
-            // Nothing tells a client of a server that goes on without its data.
+            // If a server only loses its data, its clients can't notice.
             let by = by + history.late(attempt, (from, claim.end()));
             if claim.end() > by && restart.kind == RESTART {
                 let text = format!("{name} does not notice that the server has forgotten its hold of {}", attempt.key);
                 found.push(Violation::of(attempt, (attempt.invoked, claim.end()), text));
             }
-            // With others of its process about, the release may have been a hand-over.
+            // If other tasks of its process wait, the release may have been a hand-over.
             let is_alone = |other: &Attempt| {
                 let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
                 std::ptr::eq(other, attempt)
@@ -76,9 +76,9 @@ pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
             };
             if let Some((at, How::Done)) = claim.answer
                 && !claim.dropped
-                // A lease that lingers is not released at once.
+                // A lingering lease is not released at once.
                 && bounds.linger.is_zero()
-                // One that the restart has cut is repeated, and may have been executed before.
+                // A release that the restart interrupted is repeated, and may have been executed before the restart.
                 && claim.released.is_some_and(|called| called > restart.range.1 + MOMENT)
                 && history.attempts.iter().all(is_alone)
             {
@@ -93,7 +93,7 @@ pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
 fn claim_is_true(history: &History, bounds: &Bounds, attempt: &Attempt, claim: &Claim) -> Option<Violation> {
     let broken = |until, text| Some(Violation::of(attempt, (attempt.invoked, until), text));
     let name = who(attempt);
-    // A pause between the grant and the first look uses up any lease.
+    // A pause between the grant and the first look may use up any lease.
     let paused = history.stalled(&attempt.process, (attempt.invoked, claim.from + MOMENT)) > 0;
     if claim.until <= claim.from && !paused && attempt.wanted.expire >= 100 {
         return broken(claim.from, format!("{name} was granted {} with no time left", attempt.key));
@@ -120,10 +120,10 @@ fn is_try(attempt: &Attempt) -> bool {
     attempt.wanted.timeout == 0 && !attempt.wanted.together
 }
 
-/// An acquire that was called and returned while the server was stopped, in a process that knew nothing of the lock. Of several
-/// keys together only one need be busy, so those say nothing.
+/// Checks acquires that were called and returned while the server was stopped, in a process that knew nothing of the lock. Requests for
+/// several keys prove nothing, because only one key need be busy.
 fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violation> {
-    // An answer may take two round trips, but a command that had all its time must have been answered.
+    // A reply may take two round trips, but must arrive within the command timeout.
     let too_short = TOO_SHORT.max(span((bounds.round_trip * 2).min(bounds.answer)));
     let mut used: HashMap<(&str, &str), Vec<&Attempt>> = HashMap::new();
     for attempt in &history.attempts {
@@ -142,7 +142,8 @@ fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violatio
             {
                 continue;
             }
-            // Others of its process may have learnt before that it is busy, or hold it. A single try is refused beside one that asks.
+            // Other tasks of its process may hold it, or may have learned before that it is busy. A single try is refused while a
+            // sibling asks.
             let knows = used[&(attempt.process.as_str(), attempt.key.as_str())].iter().any(|other| {
                 let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
                 let is_beside = is_try(attempt) && !std::ptr::eq(*other, attempt) && other.invoked <= attempt.invoked;
@@ -158,11 +159,11 @@ fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violatio
     found
 }
 
-/// A single try is told of a busy lock only when somebody else had the lock at some time of the try. Of several keys that are
-/// tried together only one need be busy, so those say nothing.
+/// A single try may report a busy lock only if somebody else had the lock at some time during the try. Tries of several keys prove
+/// nothing, because only one key need be busy.
 fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let owners = history.owners();
-    // Without a record of the server nothing can be said.
+    // Without the server's record this can't be decided.
     if owners.is_empty() {
         return Vec::new();
     }
@@ -172,7 +173,7 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
         let (Some(returned), Some(How::Busy)) = (attempt.returned(), attempt.how()) else { continue };
         let range = (attempt.invoked.saturating_sub(span(bounds.noise)), returned);
         // A lease of its own process that is younger than the try may be the lease that the try itself was granted.
-        // Those that share a lock have one lease in the record, which says nothing of who they are.
+        // Shared leases are one lease in the record, which does not name the owners.
         let is_others = |lease: &Owned| {
             lease.is_shared()
                 || lease.process().is_some_and(|process| process != attempt.process)
@@ -195,8 +196,8 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
     found
 }
 
-/// When a command that was sent at `sent` is executed at the latest: a stopped server executes it when the server goes on. By then
-/// the process may have stopped withdrawing its ask. So the ask may be granted, for a claim (promise 5).
+/// The latest time at which a command sent at `sent` is executed: a stopped server executes it when it continues. By then the process
+/// may no longer withdraw its ask, so the ask may be granted for a claim (promise 5).
 fn latest_execution(history: &History, sent: u64) -> u64 {
     let stops = history.faults.iter().filter(|fault| fault.kind == FREEZE);
     stops.filter(|stop| stop.range.0 <= sent && sent < stop.range.1).map(|stop| stop.range.1).max().unwrap_or(sent)
@@ -204,8 +205,8 @@ fn latest_execution(history: &History, sent: u64) -> u64 {
 
 fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
-    // A process begins with a connection, and the first lock in a cluster makes another. One that a fault cut is made anew
-    // when the process first needs it, which may be long after.
+    // A process starts with a connection, and the first lock in a cluster makes another one. A connection that a fault cut is
+    // made again when the process first needs it, which may be long after.
     let mut begun: HashMap<(&str, u64), u64> = HashMap::new();
     let last_fault = |attempt: &Attempt| {
         let ends = history.faults.iter().map(|fault| fault.range.1);
@@ -221,14 +222,14 @@ fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
         let Some((returned, How::Unreachable, text)) = &attempt.outcome else { continue };
         let timeout = attempt.wanted.timeout();
         let time = if timeout.is_zero() { bounds.answer } else { timeout };
-        // In less than two round trips no answer can be sure to come; nor can a lease of that length be had.
+        // In less than two round trips a reply may not arrive, nor can a lease of that length be used.
         let is_short = time < bounds.round_trip * 2 || attempt.wanted.expire() < bounds.round_trip * 3;
         let first = || begun.get(&(attempt.process.as_str(), last_fault(attempt))).copied();
         let is_connecting = || first().is_some_and(|first| attempt.invoked < first + span(bounds.round_trip * 5));
         if is_short || is_connecting() {
             continue;
         }
-        // What begins in the instant of the return may be what it tells of.
+        // A fault that begins at the instant of the return may be the reason.
         if history.is_calm((attempt.invoked.saturating_sub(AFTER), *returned + 1)) {
             let text = format!("{} can't reach a server that is well: {text}", who(attempt));
             found.push(Violation::of(attempt, (attempt.invoked, *returned), text));
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_lock_that_is_told_as_busy_is_found() {
+    fn a_free_lock_that_is_reported_as_busy_is_found() {
         let wanted = crate::Wanted { timeout: 0, expire: 300, ..crate::Wanted::default() };
         let tries = |sample: Sample| {
             let tried = sample.and(2000, "a", What::Acquire { attempt: 0, key: crate::sample::KEY.into(), wanted });
@@ -306,11 +307,11 @@ mod tests {
             asked.and(500, "a", told).and(900, "harness", stop).finds(errors_are_true)
         };
         assert_eq!(finds(390), 0);
-        assert_eq!(finds(460), 1, "it was polled in time, and heard nothing");
+        assert_eq!(finds(460), 1, "it was polled in time, and had no reply");
     }
 
     #[test]
-    fn a_loss_that_nobody_tells_is_found() {
+    fn a_loss_that_is_not_reported_is_found() {
         let told = |how, at, until| {
             let restart = What::Fault { kind: RESTART.into(), target: "server".into(), from: 100_000_000 };
             let sample = Sample::default().and(100, "harness", restart).asks(9, "a").granted(10, "a", until, None);
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_cut_is_made_anew_when_it_is_needed_and_that_excuses_no_later_call() {
+    fn a_cut_connection_is_made_again_when_it_is_needed_and_excuses_no_later_call() {
         let cut = What::Fault { kind: "Cut".into(), target: "wire".into(), from: 3_000_000_000 };
         let fails = |at| {
             let used = Sample::default().held("a", 100, 200).and(3001, "harness", cut.clone());

@@ -1,4 +1,4 @@
-//! Masters with a replica, under sentinels or in a cluster.
+//! Masters with replicas, under sentinels or in a cluster.
 
 use std::collections::BTreeMap;
 
@@ -54,19 +54,19 @@ impl Arena for Sentinels {
     }
 }
 
-/// A cluster with a replica of each master, and the locks whose slots may move.
+/// A cluster with a replica per master, and the locks whose slots may move.
 #[derive(Debug)]
 pub struct Shards {
     /// Three masters, each with a replica.
     pub cluster: Cluster,
-    /// What is locked.
+    /// The keys of the locks.
     pub keys: Vec<String>,
-    /// Whether slots move as Valkey 9 moves them by itself.
+    /// Whether slots move by Valkey 9's atomic migration.
     pub moves_atomically: bool,
 }
 
 impl Shards {
-    /// Each lock's slot goes to another master.
+    /// Moves each lock's slot to another master.
     fn move_slots(&self, victim: usize) {
         let cluster = &self.cluster;
         for (number, key) in self.keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! [`Voters`]: independent servers, of which one at a time fails.
+//! [`Voters`]: independent servers, of which at most one is down at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::soak::plan::MAX_LEASE;
 use crate::soak::strike::{Kind, Strike};
 use history::event::now;
 
-/// A server that restarted votes again after `max_lease`, and the second by which it rounds its age.
+/// A restarted server votes again after `max_lease` plus a second, because it reports its uptime in whole seconds.
 const NO_VOTE: Duration = Duration::from_millis(MAX_LEASE + 1000);
 
-/// Each behind a proxy.
+/// Independent servers, each behind a proxy.
 #[derive(Debug)]
 pub struct Voters {
     servers: Vec<Server>,
@@ -23,7 +23,7 @@ pub struct Voters {
 }
 
 impl Voters {
-    /// So many, all new.
+    /// Starts this many empty servers.
     #[must_use]
     pub fn start(kind: server::Kind, count: usize) -> Self {
         let servers: Vec<_> = (0..count).map(|_| Server::of(kind, &options())).collect();

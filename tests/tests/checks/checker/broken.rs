@@ -1,4 +1,4 @@
-//! One algorithm with a choice of mistakes: `SET NX PX` with a random token, polled, released by compare-and-delete.
+//! One algorithm with optional mistakes: polls `SET NX PX` with a random token, and releases by compare-and-delete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,20 +12,20 @@ use tokio::time::{sleep, timeout};
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
-/// How long a waiter waits before it tries again.
+/// The pause of a waiter between two tries.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What is done wrong.
+/// What the lock does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     None,
-    /// `SETNX`: a holder that crashes locks for ever.
+    /// Acquires with `SETNX`, without an expiry: after a crash the key stays locked for ever.
     SetsWithoutExpire,
-    /// `DEL`, whoever holds the lock by now.
+    /// Releases with `DEL`, even if somebody else holds the lock by now.
     DeletesWithoutToken,
-    /// The lease is counted from the reply; it began when the server did the command.
+    /// Counts the lease from the reply, although it began when the server executed the command.
     CountsFromTheReply,
-    /// `GET`, and when that was the own token `DEL`: the lock may have changed hands in between.
+    /// Releases with `GET` and then `DEL` if it was the own token: the lock may have changed hands in between.
     GetsThenDeletes,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Held {
     inside: Arc<Inside>,
     key: String,
     token: String,
-    /// `None` for a lock that has no end.
+    /// `None` for a lock without an expiry.
     deadline: Option<Instant>,
 }
 
@@ -52,7 +52,7 @@ impl Inside {
     async fn acquire(self: &Arc<Self>, key: &str, wanted: &Wanted) -> Result<Held, Failure> {
         let start = Instant::now();
         loop {
-            // One token per try: a try that failed may be done late, and is nobody's then.
+            // One token per try: a failed try may still be executed later, and then its token belongs to no hold.
             let number = self.last.fetch_add(1, Ordering::Relaxed);
             let token = format!("{number}@{}", self.label);
             let mut set = cmd("SET");
@@ -61,7 +61,7 @@ impl Inside {
                 set.arg("PX").arg(wanted.expire);
             }
             let sent = Instant::now();
-            // In time for the caller: a lock that keeps its word in all but its mistake.
+            // In time for the caller: apart from its mistake, the lock keeps all promises.
             let patience = wanted.timeout().saturating_sub(start.elapsed()) + Duration::from_millis(80);
             let asked = timeout(patience, self.wire.ask::<Option<String>>(&set)).await;
             let outcome = asked.unwrap_or_else(|_| Err(Failure::Unreachable("no answer in time".to_owned())));

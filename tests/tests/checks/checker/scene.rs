@@ -1,4 +1,4 @@
-//! [`Scene`]: three processes want one lock, and one command of the first is late.
+//! [`Scene`]: three processes contend for one lock, and one command of the first is late.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use tests::soak::Plan;
 
 const KEY: &str = "scene";
 
-/// In milliseconds: the lease that ends too early for the first, one that lasts, and how long a task waits for either.
+/// In milliseconds: the lease that is too short for the first process, a long lease, and how long a task waits for either.
 const SHORT: u64 = 600;
 const LONG: u64 = 20_000;
 const SOON: u64 = 2_000;
 
-/// How late the answer to a claim is: less than a command may take, and much more than a poll.
+/// How late the reply to a claim is: less than a command's timeout, and much more than a poll.
 const LATE: Duration = Duration::from_millis(150);
 
 pub(crate) struct Scene {
     server: Server,
-    /// Between the server and the first process.
+    /// In front of the server, for the first process only.
     proxy: Proxy,
     folder: tempfile::TempDir,
 }
@@ -47,18 +47,18 @@ impl Scene {
     }
 
     async fn player<L: Lock>(&self, name: &str, url: String) -> Player<L> {
-        let lock = L::connect(&Place { url, label: name.to_owned() }).await;
+        let lock = L::connect(&Place { url, label: name.to_owned(), password: None }).await;
         let diary = Diary::new(Recorder::new(self.folder.path(), name, 0));
         Player { lock: lock.unwrap_or_else(|failure: Failure| panic!("{failure:?}")), diary }
     }
 
-    /// What the checker finds in it.
+    /// What the checker finds in the history.
     fn found<L: Lock>(&self) -> Vec<Violation> {
         claims_never_overlap(&History::read(self.folder.path()), &Plan::short(0).bounds::<L>())
     }
 
-    /// The first releases in time, by `release` in the end, which arrives when its lease is over and the second has the lock. The third
-    /// asks for it then.
+    /// The first process releases in time, but its last command, `release`, arrives after its lease has expired, when the second has the
+    /// lock. Then the third asks for the lock.
     pub(crate) async fn release_is_late<L: Lock>(self, release: &str) -> Vec<Violation> {
         let mut first = self.player::<L>("first", self.proxy.url()).await;
         let mut second = self.player::<L>("second", self.server.url()).await;
@@ -79,7 +79,7 @@ impl Scene {
         self.found::<L>()
     }
 
-    /// The first learns late that it has the lock, and keeps it for as long as it may. The second waits.
+    /// The first process gets the reply to its claim late, and keeps the lock for its whole lease. The second waits.
     pub(crate) async fn grant_is_late<L: Lock>(self) -> Vec<Violation> {
         let mut first = self.player::<L>("first", self.proxy.url()).await;
         let mut second = self.player::<L>("second", self.server.url()).await;

@@ -1,6 +1,6 @@
-//! What another client's command does to each key of a lock: the answers of the scripts, as docs/protocol.md has them.
+//! How the scripts reply after another client's command has changed a key of a lock, as listed in `foreign.md` next to this file.
 //!
-//! The table there is made by the scripts: on the model of a server, and on a real one.
+//! The tests make that table by running the scripts, on the model server and on a real one.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +19,7 @@ const LONGER: &str = "40000";
 const CLAIM: &str = "2500";
 const HEADER: &str = "| the lock is | its key | another client | ask | renew | release | draw | inspect | force |";
 
-/// Processes, by their places: who holds the lock, a second reader, who waits for it alone, and who asks.
+/// Processes by number: the holder, a second reader, a waiting writer, and the one that asks.
 const HOLDER: usize = 0;
 const BESIDE: usize = 1;
 const WAITER: usize = 2;
@@ -33,7 +33,7 @@ fn helper(name: &str) -> String {
     format!("{{{LOCK}}}:{name}")
 }
 
-/// Who has the lock.
+/// The holder of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Alone,
@@ -47,7 +47,7 @@ const STATES: [(State, &str, &[&str]); 3] = [
     (State::Forced, "forced", &["lock"]),
 ];
 
-/// Another client's commands, of which `KEY` is the key.
+/// Another client's commands; `KEY` stands for the key.
 const COMMANDS: [(&str, &[&str]); 4] = [
     ("deletes it", &["DEL KEY"]),
     ("writes a text", &["SET KEY theirs"]),
@@ -55,7 +55,7 @@ const COMMANDS: [(&str, &[&str]); 4] = [
     ("takes its end away", &["PERSIST KEY"]),
 ];
 
-/// What each column shows.
+/// The columns of the table.
 #[derive(Clone, Copy, Debug)]
 enum Verb {
     Ask,
@@ -68,7 +68,7 @@ enum Verb {
 
 const VERBS: [Verb; 6] = [Verb::Ask, Verb::Renew, Verb::Release, Verb::Draw, Verb::Inspect, Verb::Force];
 
-/// A server, or its model.
+/// A real server or the model.
 enum Place {
     Model(Box<ModelServer>, Vec<Client>),
     Real(Vec<Connection>),
@@ -107,7 +107,7 @@ impl Place {
         self.ask(process, &script.command(true, keys.iter().map(key).collect(), arguments))
     }
 
-    /// A lock in this state, that others wait for.
+    /// Makes a lock in this state, with waiters.
     fn prepare(&mut self, state: State) {
         self.tell(HOLDER, "FLUSHALL");
         for process in HOLDER..=ASKER {
@@ -155,7 +155,7 @@ impl Place {
         }
     }
 
-    /// What a verb answers when another client has sent its commands to a key.
+    /// The reply to a verb after another client has sent its commands to a key.
     fn answer(&mut self, state: State, key: &str, commands: &[&str], verb: Verb) -> String {
         self.prepare(state);
         let name = if key == "lock" { LOCK.to_owned() } else { helper(key) };
@@ -174,7 +174,7 @@ impl Place {
     }
 }
 
-/// The answer to one lock, in a word.
+/// The reply, in a word.
 fn word(verb: Verb, reply: &Reply) -> &'static str {
     let is_wrong_type = |reply: &Reply| match reply {
         Reply::Error(text) => text.starts_with("WRONGTYPE"),
@@ -254,30 +254,30 @@ fn table(place: &mut Place) -> String {
     table
 }
 
-/// The table in docs/protocol.md.
+/// The table in `foreign.md`.
 fn written() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/protocol.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checks/model_server/foreign.md");
     let page = fs::read_to_string(page).unwrap();
     let rows = page.lines().skip_while(|line| *line != HEADER).take_while(|line| line.starts_with('|'));
     rows.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn the_docs_say_what_the_scripts_do_with_keys_in_other_hands() {
+fn the_docs_say_what_the_scripts_do_after_another_clients_command() {
     let table = table(&mut Place::model(&[]));
-    assert!(written() == table, "docs/protocol.md, \"Keys in other hands\", should have:\n{table}");
+    assert!(written() == table, "foreign.md should have:\n{table}");
 }
 
 #[test]
-fn a_server_does_with_keys_in_other_hands_what_the_docs_say() {
+fn a_real_server_does_what_the_docs_say_after_another_clients_command() {
     let server = Server::of(Kind::Redis, &[]);
     let table = table(&mut Place::real(&server));
-    assert!(written() == table, "docs/protocol.md, \"Keys in other hands\", should have:\n{table}");
+    assert!(written() == table, "foreign.md should have:\n{table}");
 }
 
-/// Bugs on purpose: the table shows each.
+/// Each of these seeded bugs must change the table.
 #[test]
-fn each_bug_with_keys_in_other_hands_shows_in_the_table() {
+fn each_bug_with_another_clients_commands_shows_in_the_table() {
     let whole = table(&mut Place::model(&[]));
     let bugs: [(&str, &[(&str, &str)]); 7] = [
         ("renew.lua leaves a lock without an end", &[("if done == 0 then", "if false then")]),
@@ -290,7 +290,7 @@ fn each_bug_with_keys_in_other_hands_shows_in_the_table() {
         (
             "a queue of another type keeps a shared lock",
             &[
-                ("  return { ownership == 1 and -3 or -2, message_of(answer) }", "  error(answer)"),
+                ("  return { ownership == 1 and -3 or -2, message_of(failure) }", "  error(failure)"),
                 ("  if not owner and value_of(lock) == value", "  if false and value_of(lock) == value"),
             ],
         ),
@@ -305,7 +305,7 @@ fn each_bug_with_keys_in_other_hands_shows_in_the_table() {
     }
 }
 
-/// A word that another client may have as the value of its lock is respected.
+/// Another client may use any word as the value of its lock.
 #[test]
 fn the_mark_of_a_shared_lock_is_no_word() {
     let mut place = Place::model(&[]);

@@ -1,4 +1,4 @@
-//! [`Pair`]: a server and its model, which are given the same and have to answer the same.
+//! [`Pair`]: a real server and the model, which get the same commands and must give the same replies.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +8,21 @@ use tests::server::Server;
 use crate::model_server::real::{Connection, words};
 use crate::model_server::steps::{Known, PROCESSES, Step};
 
-/// No command goes out while a key has less left than this: on which side of its end the command comes must be certain.
+/// Send no command while a key has less time left than this, so that both sides execute it before or both after the key expires.
 const MARGIN: Duration = Duration::from_millis(8);
 const PAUSE: Duration = Duration::from_millis(35);
-/// Lengths that are far apart stay far apart so long.
+/// A history ends after this time, so that lengths that were far apart remain far apart.
 const LONGEST: Duration = Duration::from_secs(2);
-/// From here on a number is a time of the server in microseconds, or a fencing token, which is made from one.
+/// A number from here on is a server time in microseconds, or a fencing token, which is made from one.
 const TIME: u64 = 1_000_000_000_000_000;
-/// From here on it is a time in milliseconds: the end of a shared lease.
+/// A number from here on is a time in milliseconds: the end of a shared lease.
 const MILLIS: u64 = TIME / 1000;
 
-/// Why a history says nothing, or what differs.
+/// Why a history is inconclusive, or what differs.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The machine was too slow, and a key ended while a command was under way; or the machine's clock went back; or the two differ
-    /// where two shared leases end at so close times that their order is a matter of microseconds.
+    /// The machine was too slow, and a key expired while a command was under way; or the machine's clock went back; or the two differ
+    /// where two shared leases end so close to each other that microseconds decide their order.
     Unclear,
     Different(String),
 }
@@ -37,23 +37,23 @@ pub(crate) struct Pair {
     model: Side<Client>,
     real: Side<Connection>,
     started: Instant,
-    /// The latest time that the server told, in microseconds.
+    /// The last time that the server reported, in microseconds.
     latest: u64,
-    /// How far the two may be apart.
+    /// How far the times of the two may differ.
     slack: Slack,
-    /// Whether the ends of two shared leases were no further apart than that.
+    /// Whether the ends of two shared leases were closer than that.
     has_tie: bool,
 }
 
-/// What commands took at most so far.
+/// The longest time that a command took so far.
 #[derive(Default)]
 struct Slack {
     micros: u64,
-    /// By how many milliseconds the server's clock went on.
+    /// By how many milliseconds the server's clock advanced.
     millis: u64,
 }
 
-/// When the server executed a command: not before and not after.
+/// The bounds of when the server executed a command.
 #[derive(Clone, Copy)]
 struct Span {
     from: u64,
@@ -133,7 +133,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Executes a command on the server, between two looks at its clock.
+    /// Executes a command on the server, and reads its clock before and after.
     fn ask_real(&mut self, process: usize, command: Vec<Vec<u8>>) -> Result<(Span, Reply), Failure> {
         let time = || words(&["TIME"]);
         let mut replies = self.real.clients[process].ask(&[time(), command, time()]);
@@ -141,13 +141,13 @@ impl Pair {
         Ok((span, replies.swap_remove(1)))
     }
 
-    /// What the server's clock says now.
+    /// The time on the server's clock.
     fn ask_clock(&mut self) -> Result<u64, Failure> {
         let reply = self.real.clients[0].ask(&[words(&["TIME"])]).swap_remove(0);
         self.read_clock(&reply)
     }
 
-    /// A clock that was set back makes keys live longer than the model's clock, which follows it, can tell.
+    /// If the clock was set back, keys live longer than the model can know.
     fn read_clock(&mut self, time: &Reply) -> Result<u64, Failure> {
         let now = micros(time);
         if now < self.latest {
@@ -157,7 +157,7 @@ impl Pair {
         Ok(now)
     }
 
-    /// Sleeps until no key is about to end.
+    /// Sleeps until no key is about to expire.
     fn wait_for_certainty(&mut self) -> Result<(), Failure> {
         loop {
             let now = self.ask_clock()?;
@@ -170,7 +170,7 @@ impl Pair {
         }
     }
 
-    /// When keys and shared leases end, at the latest, of those that may still be there at `now`.
+    /// The latest ends of the keys and shared leases that may still exist at `now`.
     fn ends(&mut self, now: u64) -> impl Iterator<Item = u64> {
         let slack = 1000 * (self.slack.millis + 1);
         let entries = self.server.snapshot(now.saturating_sub(slack));
@@ -207,7 +207,7 @@ impl Pair {
             real.extend(self.real_entry(&name)?.map(|entry| (name, entry)));
         }
         let now = self.ask_clock()?;
-        // A key that ended while the keys were read one after another says nothing.
+        // A key that expired while the keys were read proves nothing.
         self.is_clear(Span { from, to: now })?;
         let model = self.server.snapshot(now);
         let close = |model: Option<u64>, real: Option<u64>| match (model, real) {
@@ -228,7 +228,7 @@ impl Pair {
         Err(differ("what is left", &format!("{model:?}"), &format!("{real:?}")))
     }
 
-    /// What the server has under a name; `None` when the key has ended since it was listed.
+    /// The server's entry of this name; `None` if the key has expired since it was listed.
     fn real_entry(&mut self, name: &str) -> Result<Option<Entry>, Failure> {
         let (_, kind) = self.ask_real(0, words(&["TYPE", name]))?;
         let value = if kind == Reply::Simple("list".to_owned()) {
@@ -253,7 +253,7 @@ impl Pair {
         Ok(Some(Entry { value, expires_micros }))
     }
 
-    /// Whether replies agree; `path` is the place of this part.
+    /// Compares two parts of a reply; `path` is their place in it.
     fn same(
         &self,
         model: &Reply,
@@ -273,8 +273,8 @@ impl Pair {
                 model.len() == real.len() && model.iter().zip(real).enumerate().all(same)
             }
             (Reply::Integer(model), Reply::Integer(real)) if is_left(path) && *model >= 0 && *real >= 0 => {
-                // A hand-off rounds up to whole milliseconds: a microsecond between the two may make one of them. A lease in its last
-                // millisecond has none left.
+                // A hand-off rounds up to whole milliseconds, so a difference of a microsecond may become one of a millisecond. A lease in
+                // its last millisecond has zero left.
                 model.abs_diff(*real) <= self.slack.millis + span.millis() + 1
             }
             (Reply::Integer(model), Reply::Integer(real)) => {
@@ -288,12 +288,12 @@ impl Pair {
         }
     }
 
-    /// Word by word; times may be a little apart.
+    /// Compares word by word; times may differ a little.
     fn same_text(&self, model: &str, real: &str, micros: u64) -> bool {
         let time = |word: &str| word.parse::<u64>().ok().filter(|number| *number > MILLIS);
         let same = |(model, real): (&str, &str)| match (time(model), time(real)) {
             (Some(model), Some(real)) if model > TIME => real.abs_diff(model) <= self.slack.micros + micros,
-            // A microsecond between the two may make a millisecond.
+            // A difference of a microsecond may become one of a millisecond.
             (Some(model), Some(real)) => real.abs_diff(model) <= (self.slack.micros + micros) / 1000 + 1,
             _ => model == real,
         };
@@ -306,14 +306,14 @@ fn differ(what: &str, model: &str, real: &str) -> Failure {
     Failure::Different(format!("{what}\n model: {model}\n real:  {real}"))
 }
 
-/// As it is on the wire.
+/// A reply as it is on the wire.
 fn shown(reply: &Reply) -> String {
     let mut bytes = Vec::new();
     reply.encode(&mut bytes);
     String::from_utf8_lossy(&bytes).replace("\r\n", " ")
 }
 
-/// An error of Redis as Valkey words it: without advice, its rival's name and the script's digest.
+/// The text that Valkey has for an error of Redis: without advice, Redis's name and the script's digest.
 fn in_words_of_valkey(error: &str) -> String {
     let error = error.trim_end_matches(" Please use EVAL.").replace("Redis command", "command");
     match error.split_once(" script: ").and_then(|(what, rest)| Some((what, rest.split_once(", on ")?.1))) {

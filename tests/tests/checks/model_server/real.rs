@@ -1,4 +1,4 @@
-//! [`Connection`]: a connection to a real server on which replies and pushes are seen as they come.
+//! [`Connection`]: a connection to a real server that returns replies and pushes unchanged.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ impl Connection {
         connection
     }
 
-    /// Sends commands at once, and waits for all their replies.
+    /// Sends commands in one write, and waits for all their replies.
     pub(crate) fn ask(&mut self, commands: &[Vec<Vec<u8>>]) -> Vec<Reply> {
         let mut bytes = Vec::new();
         for command in commands {
@@ -34,9 +34,9 @@ impl Connection {
         commands.iter().map(|_| self.reply()).collect()
     }
 
-    /// What was pushed so far, all that earlier commands made included.
+    /// The pushes so far, including all that earlier commands caused.
     pub(crate) fn take_pushes(&mut self) -> Vec<Reply> {
-        // A server sends what it has for a connection in order.
+        // A server sends everything on a connection in order, so the pushes arrive before this reply.
         self.ask(&[words(&["PING"])]);
         self.pushes.drain(..).collect()
     }
@@ -70,7 +70,7 @@ pub(crate) fn words(words: &[&str]) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Reads a whole message off the front.
+/// Reads a message off the front.
 fn read(bytes: &mut &[u8]) -> Reply {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n").unwrap();
     let (kind, line) = (bytes[0], std::str::from_utf8(&bytes[1..end]).unwrap().to_owned());
@@ -79,7 +79,7 @@ fn read(bytes: &mut &[u8]) -> Reply {
     let mut items = |count: usize| (0..count).map(|_| read(bytes)).collect::<Vec<_>>();
     match kind {
         b'+' => Reply::Simple(line),
-        // A number with a fraction, as the score of a member.
+        // A double, such as the score of a member.
         b',' => Reply::Bulk(line.into_bytes()),
         b'-' => Reply::Error(line),
         b':' => Reply::Integer(line.parse().unwrap()),

@@ -1,4 +1,4 @@
-//! What a script sees of the time that passes while it runs.
+//! How much of the time that passes during a script the script can see.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use tests::server::{Kind, Server};
 
 use super::real::{Connection, words};
 
-/// Long enough to be told from what commands take.
+/// Much longer than commands take.
 const STOP: Duration = Duration::from_millis(200);
 
-/// Whether more than a quarter of the stop is seen by `TIME`, by `PTTL`, and by `PX`; and whether a key is there to the end.
+/// A script that returns whether `TIME`, `PTTL` and `PX` see more than a quarter of the pause, and whether a key remains to the end.
 fn script(turns: u64) -> String {
     format!(
         "local function micros() local time = redis.call('TIME') return time[1] * 1000000 + time[2] end

@@ -1,4 +1,4 @@
-//! [`Step`]: one thing that a process, or a stranger, does to locks.
+//! [`Step`]: one action of a process, or of another client, on locks.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,20 +9,20 @@ mod random;
 
 pub(crate) use random::history;
 
-/// Processes, each with a connection, a channel and two tokens.
+/// The number of processes; each has a connection, a channel and two tokens.
 pub(crate) const PROCESSES: usize = 3;
 const LOCKS: usize = 3;
 
-/// Long enough that it never ends while a history runs, or so short that it ends soon.
+/// Either so long that it never expires during a history, or so short that it expires soon.
 const LONG_CLAIM: u64 = 62_000;
 const SHORT_CLAIM: u64 = 30;
 const LEASE: u64 = 42_000;
-/// What a holder has left that is told to stop. As far from all other lengths as these are from each other.
+/// The time left for a holder that must stop. It is as far from all other lengths as they are from each other.
 const FORCED: u64 = 22_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Whose connection it is sent on.
+    /// The process whose connection sends it.
     pub(crate) process: usize,
     pub(crate) what: What,
 }
@@ -79,7 +79,7 @@ pub(crate) enum What {
     Unsubscribe(usize),
     FlushScripts,
     ByHand(Vec<String>),
-    /// To a length that no other step sets.
+    /// Extends to a length that no other step sets.
     Extend(String, &'static str),
     Pause,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Ask {
     not_after: NotAfter,
 }
 
-/// How many may share the lock; 0 for any number.
+/// How many may share the lock; 0 for no limit.
 type Capacity = u8;
 
 #[derive(Clone, Copy, Debug)]
@@ -107,9 +107,8 @@ enum NotAfter {
 pub(crate) struct Release {
     lock: Lock,
     token: Token,
-    /// Whether to write fencing tokens back: those that were drawn last.
+    /// Whether to write back the fencing tokens that were drawn last.
     unused: bool,
-    again: Option<Token>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +135,7 @@ impl Lock {
         format!("{{p:{}}}:head", self.0)
     }
 
-    /// The keys of a lock that may be shared.
+    /// The keys of a shared lock.
     fn all(self) -> [String; 5] {
         [self.key(), self.queue(), self.fence(), self.shared(), self.head()]
     }
@@ -168,7 +167,7 @@ impl Token {
         (LEASE + self.apart()).to_string()
     }
 
-    /// The shared leases of different processes end far apart. So which of them ends first is no matter of milliseconds.
+    /// Keeps the ends of different processes' shared leases far apart, so that milliseconds don't decide which ends first.
     fn apart(self) -> u64 {
         match self {
             Self::Of { process, .. } => 1000 * process as u64,
@@ -177,11 +176,11 @@ impl Token {
     }
 }
 
-/// What a side answered that later commands to it repeat.
+/// Parts of a side's replies that later commands to it repeat.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) micros: u64,
-    /// The last number drawn per fence.
+    /// The last token drawn per fence.
     pub(crate) drawn: HashMap<String, u64>,
 }
 
@@ -271,8 +270,8 @@ impl Step {
             }
             What::SharedRelease { items, by_text } => {
                 let arguments = |(release, capacity): &(Release, Capacity)| {
-                    let [token, claim, _, _, again, again_claim] = release.arguments(known);
-                    [token, claim, capacity.to_string(), again, again_claim]
+                    let [token, claim, ..] = release.arguments(known);
+                    [token, claim, capacity.to_string()]
                 };
                 let keys = items.iter().flat_map(|(release, _)| release.lock.all()).collect();
                 SHARED_RELEASE.command(*by_text, keys, items.iter().flat_map(arguments).collect())
@@ -303,8 +302,8 @@ impl Step {
             What::FlushScripts => vec!["SCRIPT".to_owned(), "FLUSH".to_owned()],
             What::ByHand(words) => words.clone(),
             What::Extend(key, option) => {
-                // Each is far from all others and from the claims and leases, so that which is later is no matter of
-                // milliseconds.
+                // Each is far from all others and from the claims and leases, so that milliseconds don't decide which is
+                // later.
                 let millis = 5_000 + 10_000 * (index * 37 % 71);
                 let words = ["PEXPIRE", key, &millis.to_string(), option];
                 words.into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -313,7 +312,7 @@ impl Step {
         })
     }
 
-    /// Whether the number at this place of the reply is the time that a key has left.
+    /// Whether the number at this place of the reply is the remaining time of a key.
     pub(crate) fn is_left(&self, path: &[usize], reply: &Reply) -> bool {
         match (&self.what, path) {
             (What::Ask { .. } | What::SharedAsk { .. }, [item, 1]) => {
@@ -363,11 +362,10 @@ impl Ask {
 }
 
 impl Release {
-    fn arguments(&self, known: &Known) -> [String; 6] {
+    fn arguments(&self, known: &Known) -> [String; 4] {
         let reserved = known.drawn.get(&self.lock.fence()).filter(|_| self.unused);
         let [reserved, used] = reserved.map_or([0, 0], |last| [*last, last - 1]).map(|number| number.to_string());
-        let (again, claim) = self.again.map_or((String::new(), "0".to_owned()), |again| (again.text(), again.claim()));
-        [self.token.text(), self.token.claim(), reserved, used, again, claim]
+        [self.token.text(), self.token.claim(), reserved, used]
     }
 }
 

@@ -1,4 +1,4 @@
-//! Scripts that do what the lock's own do not, for the conversions between Lua and the server.
+//! Scripts for the conversions between Lua and the server that the lock's own scripts don't use.
 
 use tests::server::{Kind, Server};
 
@@ -22,7 +22,7 @@ const TEXTS: &[&str] = &[
     "return redis.error_reply('-BAD luck')",
     "return redis.error_reply('bad')",
     "return { KEYS[1], ARGV[1], #KEYS, #ARGV }",
-    // What it is answered.
+    // Replies of commands inside the script.
     "return redis.call('SET', 'a', 1).ok",
     "return redis.call('SET', 'a', 1)",
     "return { redis.call('GET', 'none') == false, type(redis.call('EXISTS', 'none')) }",
@@ -45,7 +45,7 @@ const TEXTS: &[&str] = &[
     "return redis.pcall('NONE')",
     "return redis.pcall('SUBSCRIBE', 'a')",
     "return redis.acl_check_cmd('GET', 'a')",
-    // What it raises.
+    // Errors that it raises.
     "\nerror('bad')",
     "error({ err = 'BAD luck' })",
     "local a\nreturn a.b",

@@ -7,7 +7,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(path)).unwrap()
 }
 
-/// The level of each event, its fields, and the beginning of its text.
+/// The level, the fields and the beginning of the text of each event.
 fn events(source: &str) -> Vec<(&str, Vec<String>, String)> {
     let calls = source.split("tracing::").skip(1).filter_map(|rest| rest.split_once("!("));
     let calls = calls.filter(|(level, _)| ["debug", "info", "warn"].contains(level));
@@ -19,7 +19,7 @@ fn events(source: &str) -> Vec<(&str, Vec<String>, String)> {
                 fields.split(',').map(str::trim).filter(|field| !field.is_empty() && !field.starts_with("target"));
             let names = words.map(|field| field.split([' ', '=']).next().unwrap().trim_start_matches('?').to_owned());
             let words: Vec<_> = text.split_whitespace().collect();
-            // A short text has to be the whole text of its row.
+            // A short text must be the whole text of its row.
             let text = if words.len() > 4 { words[..4].join(" ") } else { format!("{text}`") };
             (level, names.collect(), text)
         })

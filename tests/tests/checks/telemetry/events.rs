@@ -1,4 +1,4 @@
-//! The events about one lock, in memory and under paused time where no server is needed.
+//! The events about one lock; in memory and with a paused clock where the test needs no server.
 
 use std::time::Duration;
 
@@ -27,10 +27,10 @@ async fn a_timeout_names_the_holder_and_how_long_it_is_known() {
     for words in ["key=\"p:k\"", "holder=\"north\"", "waited_ms=3000", "seen_ms=3000", "left_out=0"] {
         assert!(told[0].contains(words), "{words}: {told:?}");
     }
-    // A holder here is known since its hold began.
+    // A holder in this process is known since its hold began.
     north.lock("p", "k").timeout(short).acquire().await.unwrap_err();
     north.lock("p", "other").acquire().await.unwrap().release().await.unwrap();
-    assert_eq!(events.with(&["timed out"]).len(), 2, "another manager, with a limit of its own");
+    assert_eq!(events.with(&["timed out"]).len(), 2, "the limit must be per manager");
     assert_eq!(events.with(&["timed out", "seen_ms=11000"]).len(), 1, "{:?}", events.with(&["timed out"]));
 }
 
@@ -67,7 +67,7 @@ async fn a_single_try_that_finds_the_lock_busy_is_no_reason_to_warn() {
 async fn skipped_when_busy(locks: &LockManager) {}
 
 #[tokio::test(start_paused = true)]
-async fn what_is_usual_on_a_normal_day_is_no_warning() {
+async fn a_usual_timeout_is_no_warning() {
     let events = Events::of_this_process();
     let (north, south) = pair();
     let wait = Duration::from_millis(10);
@@ -99,11 +99,11 @@ async fn a_loss_has_its_reason_and_says_how_long_the_lock_was_held() {
     let events = Events::of_this_process();
     let locks = LockManager::builder().drain(Duration::ZERO).in_memory();
     let expire = Duration::from_secs(2);
-    // The keeper sees the deadline pass.
+    // The keeper notices that the deadline has passed.
     let guard = locks.lock("p", "late").expire(expire).renew(false).acquire().await.unwrap();
     guard.lost().await;
     guard.release().await.unwrap_err();
-    // A body runs into its deadline.
+    // A body hits its deadline.
     let body = tokio::time::sleep(LONG);
     locks.lock("p", "body").expire(expire).renew(false).run(body).await.unwrap_err();
     let held = locks.lock("p", "held").acquire().await.unwrap();
@@ -120,9 +120,9 @@ async fn a_loss_has_its_reason_and_says_how_long_the_lock_was_held() {
     assert_eq!(locks.stats().lost, 3);
 }
 
-/// Both calls want that the newest has the lock: nothing is wrong, and nothing counts as lost.
+/// Both calls ask that the newest gets the lock, so nothing is wrong, and nothing counts as lost.
 #[tokio::test]
-async fn a_call_that_the_next_one_replaces_is_no_loss() {
+async fn a_replaced_call_is_no_loss() {
     let events = Events::of_this_process();
     let locks = LockManager::in_memory();
     let newer = LockManager::builder().in_memory_with(&locks).unwrap();
@@ -140,7 +140,7 @@ async fn a_call_that_the_next_one_replaces_is_no_loss() {
 }
 
 #[tokio::test]
-async fn a_lock_that_the_server_no_longer_knows_is_told_by_its_release() {
+async fn a_release_reports_that_the_server_no_longer_has_the_lock() {
     let events = Events::of_this_process();
     let server = Server::start();
     let locks = LockManager::connect(&server.url()).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_lock_that_the_server_no_longer_knows_is_told_by_its_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_lasts_for_long_is_told_once() {
+async fn a_long_hold_is_reported_once() {
     let events = Events::of_this_process();
     for (key, renews) in [("renewed", true), ("once", false)] {
         let locks = LockManager::builder().warn_held_for(Duration::from_secs(7)).in_memory();
@@ -174,9 +174,9 @@ async fn a_hold_that_lasts_for_long_is_told_once() {
     assert_eq!(events.with(&["held for long", "usual"]).len(), 1);
 }
 
-/// The key stands for a replica that was killed: its token names it, and nobody renews its lease.
+/// The key looks like that of a killed replica: its token names the replica, and its lease is not renewed.
 #[tokio::test]
-async fn a_lock_taken_over_from_a_dead_holder_is_told() {
+async fn a_lock_taken_over_from_a_dead_holder_is_reported() {
     let events = Events::of_this_process();
     let server = Server::start();
     let locks = LockManager::connect(&server.url()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is told of an outage: each change once, and not each try.
+//! The events about an outage: one for each change, not for each try.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tests::server::Server;
 const BOUND: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_connection_that_broke_is_told_when_it_is_there_again() {
+async fn a_broken_connection_is_reported_when_it_is_back() {
     let events = Events::of_this_process();
     let server = Server::start();
     let proxy = Proxy::before(&server);
@@ -33,7 +33,7 @@ async fn a_connection_that_broke_is_told_when_it_is_there_again() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_by_its_changes() {
+async fn only_the_changes_of_an_outage_are_reported() {
     let events = Events::of_this_process();
     let mut server = Server::start();
     let builder = LockManager::builder().url(&server.url()).command_timeout(Duration::from_millis(100));
@@ -41,12 +41,12 @@ async fn an_outage_is_told_by_its_changes() {
     let guards = [locks.lock("p", "a").acquire().await.unwrap(), locks.lock("p", "b").acquire().await.unwrap()];
     eventually("they are confirmed", BOUND, || locks.stats().renewals >= 2).await;
     server.kill();
-    // The first that fails is the release, or the look whether the server has forgotten the lease.
+    // The first command to fail is the release, or the check whether the server still has the lease.
     let failed = ["DEBUG", "background command failed", "command=", &format!("server=\"{}\"", server.address())];
     drop(guards);
     eventually("it fails", BOUND, || events.with(&failed).len() == 1).await;
     eventually("the releases wait", BOUND, || locks.stats().unreleased == 2).await;
-    // Releases are repeated after at most a second.
+    // The library repeats a release after at most a second.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(events.with(&["background command failed"]).len(), 1);
     let unreachable = events.with(&["DEBUG", "can't connect; trying on", "command=\"connect\""]);
@@ -63,7 +63,7 @@ async fn a_server_that_hangs_is_silent_and_answers_again() {
     let builder = LockManager::builder().url(&server.url()).command_timeout(Duration::from_millis(400));
     let locks = builder.connect().await.unwrap();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    // The keeper has its connection then: a greeting that meets the frozen server would be told of, too.
+    // Then the keeper is connected: a greeting that meets the frozen server would be reported, too.
     eventually("it is confirmed", BOUND, || locks.stats().renewals >= 1).await;
     guard.release().await.unwrap();
     server.freeze();
@@ -77,7 +77,7 @@ async fn a_server_that_hangs_is_silent_and_answers_again() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_is_refused_again_and_again_is_told_once() {
+async fn a_renewal_that_is_refused_repeatedly_is_reported_once() {
     let events = Events::of_this_process();
     let server = Server::start();
     let locks = LockManager::connect(&server.url()).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_renewal_that_is_refused_again_and_again_is_told_once() {
     server.tell("ACL SETUSER default -pexpire");
     let before = locks.stats().commands;
     guard.lost().await;
-    assert!(locks.stats().commands >= before + 3, "it was repeated");
+    assert!(locks.stats().commands >= before + 3, "the renewal was not repeated");
     let refused = ["WARN", "the server refused a background command", "key=\"p:k\"", "left_out=0"];
     assert_eq!(events.with(&refused).len(), 1);
     assert_eq!(events.with(&refused[..2]).len(), 1);

@@ -17,7 +17,7 @@ fn fields<'a>(span: &'a Span, names: &[&str]) -> Vec<&'a str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_tells_the_outcome_the_time_the_path_and_the_holder() {
+async fn the_span_of_a_wait_has_the_outcome_the_time_the_path_and_the_holder() {
     let spans = Spans::of_this_process();
     let locks = LockManager::builder().namespace("shop").label("north").in_memory();
     let request = || locks.lock("seckill:eu", &7).timeout(Duration::from_secs(3));
@@ -61,7 +61,7 @@ async fn an_adopted_lock_has_its_spans_and_the_prefix_of_the_giver() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_several_keys_names_the_one_that_was_busy_and_a_reader_that_joins_comes_from_the_task_before() {
+async fn a_wait_for_several_keys_names_the_busy_one_and_a_joining_reader_comes_from_the_task_before() {
     let spans = Spans::of_this_process();
     let locks = LockManager::builder().label("north").in_memory();
     let _held = locks.lock("p", &2).acquire().await.unwrap();
@@ -92,7 +92,7 @@ async fn a_body_is_polled_inside_of_the_span_of_its_hold_and_a_guard_is_not() {
         let (first, second) = tokio::join!(inner(), inner());
         first.unwrap();
         second.unwrap_err();
-        assert_eq!(spans.named(HOLD).len(), holds + 1, "a call that does not enter has no hold");
+        assert_eq!(spans.named(HOLD).len(), holds + 1, "a call that does not enter must have no hold");
         5
     });
     assert_eq!(value.await.unwrap(), 5);
@@ -107,7 +107,7 @@ async fn a_body_is_polled_inside_of_the_span_of_its_hold_and_a_guard_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_span_of_a_hold_tells_how_it_ended() {
+async fn the_span_of_a_hold_says_how_it_ended() {
     let spans = Spans::of_this_process();
     let locks = LockManager::in_memory();
     let request = || locks.lock("p", "k").expire(Duration::from_secs(2)).renew(false);

@@ -1,4 +1,4 @@
-//! The numbers of `LockManager::stats`.
+//! The counts of `LockManager::stats`.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn commands_and_renewals_are_counted() {
     eventually("it is confirmed", BOUND, || locks.stats().renewals == 1).await;
     guard.release().await.unwrap();
     let stats = locks.stats();
-    // The claim, the confirmation, the release, and a look whether the keeper's connection lives.
+    // The claim, the confirmation, the release, and a ping on the keeper's connection.
     assert!((3..=5).contains(&(stats.commands - before)), "{stats:?}");
     assert_eq!((stats.reconnects, stats.unreleased), (0, 0), "{stats:?}");
 }

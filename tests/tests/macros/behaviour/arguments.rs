@@ -1,4 +1,4 @@
-//! Arguments that are a key in another way than by their names.
+//! Keys made from arguments in other ways than by their names.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn unquoted(
     Ok(guard.key().to_owned())
 }
 
-/// A type of another crate: it has no `LockKey`, but a text.
+/// Stands for a type of another crate that has no `LockKey`, but a `Display`.
 #[derive(LockKey)]
 struct Night<D> {
     #[lock_key(display)]
@@ -43,7 +43,7 @@ async fn addresses(peers: &[IpAddr]) -> Result<Vec<String>> {
     Ok(guard.keys().into_iter().map(str::to_owned).collect())
 }
 
-/// A text that names no argument stays a key.
+/// A text that names no argument is the key itself.
 #[cache_lock(prefix = "arguments", key = ("shop", id, "{ids}"), guard = guard)]
 async fn words(id: u64, order: u64) -> Result<String> {
     Ok(format!("{} {order}", guard.key()))
@@ -67,7 +67,7 @@ async fn each_way_is_a_key() {
 #[tokio::test]
 #[expect(
     clippy::unnecessary_fallible_conversions,
-    reason = "code that was written before the conversion could not fail"
+    reason = "as in code that was written when the conversion could fail"
 )]
 async fn a_token_is_a_number_of_a_database() {
     let locks = LockManager::in_memory();

@@ -1,4 +1,4 @@
-//! Fns that are not async, on threads without a runtime.
+//! Locked fns that are not async, on threads without a runtime.
 
 use std::thread;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Catalog {
         Ok(guard.keys().len())
     }
 
-    /// It calls itself under its own lock.
+    /// Calls itself under its own lock.
     #[cache_lock(prefix = "catalog", key = "depth", manager = self.locks, timeout_ms = 100)]
     fn depth(&self, left: u32) -> Result<u32> {
         if left == 0 {
@@ -120,7 +120,7 @@ async fn in_an_async_task_it_says_what_to_write_instead() {
     assert!(error.to_string().contains("spawn_blocking"));
     let depth = tokio::task::spawn_blocking(move || catalog.depth(2)).await.unwrap();
     assert_eq!(depth.unwrap(), 2);
-    // The scope's manager is that of the task.
+    // The manager of the task's scope.
     alone(async { assert!(matches!(generic("text"), Err(LockError::InAsyncTask { .. }))) }).await;
 }
 

@@ -1,4 +1,4 @@
-//! Options for all fns of an `impl` block.
+//! Options on an `impl` block, for all its fns.
 
 use std::sync::Arc;
 

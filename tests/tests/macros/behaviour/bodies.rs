@@ -1,4 +1,4 @@
-//! Bodies under the lock: whatever is in them, and however they end.
+//! Bodies under the lock: what they may contain, and how they may end.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -54,7 +54,7 @@ async fn fenced() -> Result<FencingToken> {
     Ok(token)
 }
 
-/// Rolls back when it is dropped, and notes whether the lock was free by then.
+/// Rolls back when it is dropped, and records whether the lock was free by then.
 #[derive(Debug)]
 struct Transaction<'a>(&'a AtomicU32);
 
@@ -73,7 +73,7 @@ struct Unit<'a> {
 }
 
 #[cache_lock(prefix = "body", key = "tx")]
-#[expect(unused_variables, reason = "the compiler says so, as it would without the attribute")]
+#[expect(unused_variables, reason = "the compiler warns, as it would without the attribute")]
 async fn not_mentioned(transaction: Transaction<'_>) -> Result<()> {
     Ok(())
 }
@@ -83,7 +83,7 @@ async fn another_field(unit: Unit<'_>) -> Result<u32> {
     Ok(unit.amount)
 }
 
-/// The text has the letters of the argument's name, and does not mention it.
+/// The text contains the letters of the argument's name, but does not use the argument.
 #[cache_lock(prefix = "body", key = "tx", on_fail = Err("no unit".to_owned()))]
 async fn named_in_a_text(unit: Unit<'_>) -> std::result::Result<u32, String> {
     Ok(unit.amount)
@@ -93,7 +93,7 @@ async fn named_in_a_text(unit: Unit<'_>) -> std::result::Result<u32, String> {
 async fn there_or_not(
     #[cfg(test)] transaction: Transaction<'_>,
     #[cfg(not(test))] missing: Transaction<'_>,
-    #[allow(unused_variables, reason = "the attribute is heard")] id: u32,
+    #[allow(unused_variables, reason = "the attribute takes effect")] id: u32,
 ) -> Result<()> {
     Ok(())
 }
@@ -128,7 +128,7 @@ async fn what_an_argument_does_when_it_is_dropped_is_done_under_the_lock() {
         boxed(unit()).await.unwrap();
         assert_eq!(unprotected.load(Ordering::SeqCst), 0);
         drop(unit());
-        assert_eq!(unprotected.load(Ordering::SeqCst), 1, "a drop without the lock is seen");
+        assert_eq!(unprotected.load(Ordering::SeqCst), 1, "the test must see a drop without the lock");
     })
     .await;
 }
@@ -150,7 +150,7 @@ async fn return_and_question_mark_leave_the_body_only() {
         assert!(matches!(early(0).await, Err(ShopError::SoldOut)));
         assert_eq!(early(5).await.unwrap(), "early");
         assert!(matches!(early(6).await, Err(ShopError::SoldOut)));
-        // Every one of them gave the lock back.
+        // All of them released the lock.
         for id in ["0", "5", "6"] {
             drop(hold("body", id).await);
         }
@@ -159,11 +159,11 @@ async fn return_and_question_mark_leave_the_body_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_of_one_key_never_run_side_by_side() {
+async fn bodies_of_one_key_never_run_concurrently() {
     alone(async {
         let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
         let step = || step(&inside, &most);
-        // Boxed: four bodies with what surrounds them are much for one stack frame.
+        // Boxed, because four bodies with their wrappers are large for one stack frame.
         tokio::join!(Box::pin(step()), Box::pin(step()), Box::pin(step()), Box::pin(step()));
         assert_eq!(most.into_inner(), 1);
     })
@@ -171,7 +171,7 @@ async fn bodies_of_one_key_never_run_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_body_may_hold_what_no_other_thread_may_see() {
+async fn a_body_may_hold_what_is_not_send() {
     assert_eq!(*alone(not_send(Rc::new(4))).await.unwrap(), 4);
 }
 
@@ -190,7 +190,7 @@ async fn fencing_tokens_grow() {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_body_gives_the_lock_back() {
+async fn a_panic_in_the_body_releases_the_lock() {
     #[cache_lock(prefix = "body", key = "panic")]
     async fn panics() -> Result<()> {
         "no number".parse::<u8>().unwrap();

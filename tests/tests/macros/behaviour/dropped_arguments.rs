@@ -1,4 +1,4 @@
-//! In which order arguments are dropped: as by a fn without the attribute, the last one first, and all of them under the lock.
+//! The order in which arguments are dropped: last one first, as in a fn without the attribute, and all of them under the lock.
 
 #![deny(warnings)]
 
@@ -15,7 +15,7 @@ thread_local! {
     static DROPPED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes its end, and whether that was under the lock.
+/// Records its drop, and whether the lock was held.
 struct Noted(&'static str, bool);
 
 impl Noted {
@@ -36,7 +36,7 @@ fn dropped() -> Vec<String> {
     DROPPED.take()
 }
 
-/// A body that changes what only a destructor reads gives no warning.
+/// A body that changes a value which only a destructor reads must give no warning.
 #[cache_lock(prefix = "dropped", key = "k")]
 async fn asynchronous(a: Noted, mut b: Noted, (c, d): (Noted, Noted), _e: Noted) -> Result<()> {
     b.1 = true;
@@ -99,7 +99,7 @@ async fn arguments_are_dropped_in_their_order_and_under_the_lock() {
             assert_eq!(dropped(), ["b changed", "a", "self changed"]);
             Noted::new("self").end(Noted::new("a")).await.unwrap();
             assert_eq!(dropped(), ["a", "self changed"]);
-            // A fn that makes its future has no order of its own. `on_fail` mentions no argument: that is its own variable.
+            // A fn that returns a future has no order of its own. `on_fail` uses no argument here: the name is its own variable.
             Noted::new("self").end_boxed(Noted::new("a")).await.unwrap();
             assert_eq!(dropped(), ["a", "self"]);
         })

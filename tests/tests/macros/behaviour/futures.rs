@@ -1,4 +1,4 @@
-//! Fns that are not `async` but return a future.
+//! Locked fns that are not `async` but return a future.
 
 use std::pin::Pin;
 use std::sync::Mutex;

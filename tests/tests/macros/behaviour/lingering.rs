@@ -1,4 +1,4 @@
-//! What becomes of a lock after its body: `linger`.
+//! The lock after its body: `linger`, `lock_delay`.
 
 use std::time::Duration;
 
@@ -47,5 +47,57 @@ async fn a_lock_lingers_for_as_long_as_its_fn_says() {
     for (wait, lingering) in [(0, 4), (400, 3), (400, 2), (800, 1), (500, 0)] {
         tokio::time::sleep(Duration::from_millis(wait)).await;
         assert_eq!(locks.stats().lingering, lingering, "{wait}");
+    }
+}
+
+#[cache_lock(prefix = "delay", key = "for_ms", manager = locks, lock_delay_ms = 400)]
+async fn dropped_for_milliseconds(locks: &LockManager) -> Result<()> {
+    std::future::pending().await
+}
+
+#[cache_lock(prefix = "delay", manager = locks, lock_delay_s = 1)]
+impl Delays {
+    #[cache_lock(key = "for_s")]
+    async fn dropped_for_seconds(locks: &LockManager) -> Result<()> {
+        std::future::pending().await
+    }
+
+    #[cache_lock(key = "for_const", lock_delay = SHORT)]
+    async fn dropped_for_a_constant(locks: &LockManager) -> Result<()> {
+        std::future::pending().await
+    }
+}
+
+struct Delays;
+
+#[cache_lock(proxy = LockedDelays)]
+trait Delaying {
+    #[cache_lock(prefix = "delay", key = "for_text", lock_delay = "2s")]
+    async fn dropped_for_a_text(&self) -> Result<()>;
+}
+
+impl Delaying for Delays {
+    async fn dropped_for_a_text(&self) -> Result<()> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_rests_for_as_long_as_its_fn_says_when_its_body_is_dropped() {
+    let locks = LockManager::in_memory();
+    let proxy = LockedDelays::with_manager(Delays, locks.clone());
+    let moment = Duration::from_millis(50);
+    assert!(tokio::time::timeout(moment, dropped_for_milliseconds(&locks)).await.is_err());
+    assert!(tokio::time::timeout(moment, Delays::dropped_for_seconds(&locks)).await.is_err());
+    assert!(tokio::time::timeout(moment, Delays::dropped_for_a_constant(&locks)).await.is_err());
+    assert!(tokio::time::timeout(moment, proxy.dropped_for_a_text()).await.is_err());
+    // After 100, 350, 700, 1,200 and 2,300 ms since the last drop; the first was 150 ms before that.
+    for (wait, resting) in [(100, 4), (250, 2), (350, 2), (500, 1), (1100, 0)] {
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        let mut held = 0;
+        for key in ["for_ms", "for_s", "for_const", "for_text"] {
+            held += u32::from(locks.is_locked("delay", key).await.unwrap());
+        }
+        assert_eq!(held, resting, "{wait}");
     }
 }

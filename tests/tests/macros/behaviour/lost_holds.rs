@@ -1,4 +1,4 @@
-//! What becomes of a body whose hold is lost.
+//! What happens to a body whose hold is lost.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The manager that is named.
+//! The `manager` option.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The name of the lock: prefix and key, written or marked.
+//! The name of the lock: prefix and key, from options or from marked arguments.
 
 use axum::extract::Path;
 use lock_runtime::cache_lock;

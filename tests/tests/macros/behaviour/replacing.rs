@@ -1,4 +1,4 @@
-//! A call that takes the lock from its holder.
+//! Calls that take the lock from its holder.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Reports {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_three_exports_the_newest_runs_to_its_end() {
+async fn only_the_newest_of_three_exports_completes() {
     alone(async {
         let done = AtomicU32::new(0);
         let later = async |after: u64| {
@@ -50,7 +50,7 @@ async fn of_three_exports_the_newest_runs_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_takes_the_lock_from_nobody() {
+async fn a_waiting_call_does_not_replace_the_holder() {
     alone(async {
         let done = AtomicU32::new(0);
         let later = async {

@@ -1,4 +1,4 @@
-//! Fns with several keys.
+//! Locked fns with several keys.
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -172,7 +172,7 @@ async fn keys_are_borrowed_and_not_moved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_may_lie_in_a_value_that_lives_for_the_call_alone() {
+async fn keys_may_borrow_from_a_temporary() {
     alone(async {
         let order = |seats: &[&str]| Order { seats: seats.iter().map(ToString::to_string).collect() };
         let basket = Basket { orders: Mutex::new(vec![order(&["12a", "12b"]), order(&["7c"])]) };

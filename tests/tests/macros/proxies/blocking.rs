@@ -40,7 +40,7 @@ async fn a_method_on_a_thread_is_locked() {
         assert_eq!(catalog.inner().0.left(), 80);
         let reader = catalog.clone();
         assert_eq!(tokio::task::spawn_blocking(move || reader.look(1)).await.unwrap(), 80);
-        assert!(matches!(catalog.rebuild(1), Err(ShopError::Lock(_))), "on the thread of an async task");
+        assert!(matches!(catalog.rebuild(1), Err(ShopError::Lock(_))), "it must fail on the thread of an async task");
     })
     .await;
 }

@@ -59,7 +59,7 @@ impl Shop for Empty {
 }
 
 #[tokio::test]
-async fn a_failure_takes_the_way_that_the_trait_says() {
+async fn a_failure_is_reported_as_the_trait_says() {
     let locks = LockManager::in_memory();
     let shop = LockedShop::with_manager(Empty, locks.clone());
     assert_eq!(shop.told(1).await, "1: told");
@@ -85,7 +85,7 @@ async fn the_managers_own_way_goes_before_the_scope() {
     scoped.scope(without.value(1)).await.unwrap();
 }
 
-/// An implementation may have locks of its own: what the proxy holds already, it enters.
+/// An implementation may acquire locks itself. It enters those that the proxy already holds.
 #[tokio::test]
 async fn an_implementation_that_locks_the_same_enters() {
     struct Careful(LockManager);
@@ -107,7 +107,7 @@ async fn an_implementation_that_locks_the_same_enters() {
     assert_eq!(LockedTwice::with_manager(Careful(locks.clone()), locks).run(1).await.unwrap(), 1);
 }
 
-/// What a call of a proxy costs beside the lock: its arguments move once more.
+/// What a proxy adds to a call: the arguments move once more.
 #[test]
 #[expect(clippy::large_types_passed_by_value, reason = "so that a move of it shows")]
 fn a_call_through_the_proxy_is_larger_by_its_arguments() {
@@ -141,6 +141,6 @@ fn a_call_through_the_proxy_is_larger_by_its_arguments() {
     let by_proxy = LockedSink::new(Plain);
     let (with, without) = (size_of_val(&by_proxy.take([0; 1024])), size_of_val(&Direct.take([0; 1024])));
     let move_of_arguments = size_of::<Large>() + size_of::<&Plain>();
-    // A call holds its arguments where it was called with them, and where it runs.
+    // A future stores its arguments twice: as arguments, and as variables of the body.
     assert!(with <= without + 2 * move_of_arguments + 64, "{with} bytes with a proxy, {without} without");
 }

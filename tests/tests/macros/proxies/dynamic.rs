@@ -49,7 +49,7 @@ trait Local {
     async fn buy(&self, item: Rc<u64>) -> Result<u64, ShopError>;
 }
 
-/// Its author wrote `async fn`: the key may wait, and fail.
+/// The author wrote `async fn`, so the key may await and fail.
 #[async_trait]
 #[cache_lock(proxy = LockedKeyed)]
 trait Keyed: Sync {

@@ -1,4 +1,4 @@
-//! Methods that return futures, and futures that move to another thread.
+//! Methods that return futures, and futures that are spawned.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ struct Counted {
 
 impl Shop for Counted {
     fn buy(&self, _: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
-        // Before the future, and under the lock all the same.
+        // Runs before the future is made, and also under the lock.
         let left = self.stock.left();
         async move {
             tokio::task::yield_now().await;

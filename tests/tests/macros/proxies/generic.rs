@@ -7,7 +7,7 @@ use std::hash::Hash;
 use lock_runtime::{LockError, LockKey, LockManager, cache_lock};
 use tokio::sync::Mutex;
 
-/// Rows by their key, in a table that has room for `ROOM`.
+/// Rows by key, in a table of `ROOM` rows.
 #[cache_lock(proxy = LockedRepository, prefix = "repository", timeout_s = 5)]
 trait Repository<K: LockKey + Eq + Hash + Clone, const ROOM: usize = 4>
 where
@@ -113,7 +113,7 @@ async fn generics_are_passed_on() {
     assert!(format!("{copy:?}").starts_with("LockedRepository { inner: Table("), "{copy:?}");
 }
 
-/// What is asked of an associated type is asked of the implementation's.
+/// Bounds on an associated type apply to the implementation's type.
 #[cache_lock(proxy = LockedShelf, prefix = "shelf")]
 trait Shelf<K: Into<Self::Item>>
 where
@@ -142,16 +142,16 @@ impl Shelf<&str> for Vec<String> {
 }
 
 #[tokio::test]
-async fn what_a_trait_asks_of_its_own_types_is_asked_of_the_implementations() {
+async fn bounds_on_associated_types_apply_to_the_implementations() {
     let mut shelf = LockedShelf::with_manager(Vec::new(), LockManager::in_memory());
     assert_eq!(shelf.put("a").await.unwrap().as_deref(), Some("a"));
     assert_eq!(shelf.items(), ["a"]);
 }
 
-/// What may hold a vault of this kind.
+/// A place for a vault of this kind.
 trait Of<V> {}
 
-/// What is in a locked method's future is asked to be `Send`, where the trait does not say so.
+/// The proxy requires `Send` of what is in a locked method's future, where the trait does not.
 #[cache_lock(proxy = LockedVault, prefix = "vault")]
 trait Vault<K: LockKey>: Sized {
     type Row;

@@ -1,4 +1,4 @@
-//! A library that has the runtime under another name, and its user, who has not.
+//! A library that depends on the runtime under another name, and a user of the library.
 
 #![deny(missing_docs, unreachable_pub, warnings, clippy::pedantic)]
 

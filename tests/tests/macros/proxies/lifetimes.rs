@@ -1,4 +1,4 @@
-//! Lifetimes, `where` clauses, `impl Trait` and arguments without a name.
+//! Lifetimes, `where` clauses, `impl Trait` and unnamed arguments.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ trait Texts<'t> {
     #[deprecated]
     fn old(&self) {}
 
-    #[cfg_attr(all(), deprecated, must_use, allow(clippy::unused_self, reason = "so that it has one"))]
+    #[cfg_attr(all(), deprecated, must_use, allow(clippy::unused_self, reason = "a method with a receiver"))]
     fn older(&self) -> u8 {
         1
     }
@@ -67,7 +67,7 @@ async fn what_is_borrowed_is_passed_on() {
     assert_eq!(texts.find(&name, "none").await.unwrap(), "a text");
     assert_eq!(texts.find("b", "none").await.unwrap(), "none");
     assert_eq!(texts.all().await.len(), 1);
-    #[expect(deprecated, reason = "it is passed on like any other, and the proxy itself warns of nothing")]
+    #[expect(deprecated, reason = "the proxy passes it on, and gives no warning itself")]
     texts.old();
     #[expect(deprecated, reason = "in a `cfg_attr`, too")]
     let older = texts.older();

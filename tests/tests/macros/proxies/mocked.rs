@@ -1,4 +1,4 @@
-//! A service over an annotated trait: its tests need no lock, and one test shows that it is locked where it runs.
+//! A service that uses an annotated trait: its tests need no lock, and one test shows that in production it is locked.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! Methods that take the proxy in every way, and give another one back.
+//! Methods with every kind of receiver, and methods that return `Self`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ async fn every_self_is_passed_on() {
     assert!(other.is_more(&counter));
     let text = locks.scope(LockedCounter::<Plain>::describe("ada")).await.unwrap();
     assert_eq!(text, "the counter of ada");
-    // The manager of the first one stays.
+    // It keeps the manager of the first one.
     let both = counter.join(other).await.unwrap();
     assert_eq!(both.copied().await.unwrap(), Some(7));
     assert_eq!(Box::new(both).boxed().await.unwrap(), 7);
@@ -144,7 +144,7 @@ async fn an_implementation_in_an_arc_is_passed_on() {
     assert_eq!(job.clone().start(5).await.unwrap(), 15);
     assert_eq!(tokio::spawn(job.clone().run(1)).await.unwrap().unwrap(), 3);
     assert_eq!((job.factor(), job.inner().0), (3, 3));
-    let Ok(job) = Arc::try_unwrap(job) else { panic!("nobody else has the proxy") };
+    let Ok(job) = Arc::try_unwrap(job) else { panic!("there is another handle of the proxy") };
     assert_eq!(job.into_inner().0, 3);
 }
 
@@ -226,7 +226,7 @@ impl<'t> Letter<'t> for Text<'t> {
     }
 }
 
-/// An implementation that borrows lives for as long as the future says, and no longer.
+/// An implementation that borrows must live only as long as the future's lifetime says.
 #[tokio::test]
 async fn a_future_may_have_a_self_that_borrows() {
     let text = "a text".to_owned();

@@ -1,4 +1,4 @@
-//! The article's own shape: an annotated interface, and an implementation that knows no locks.
+//! The article's example: an annotated interface, and an implementation without locks.
 
 use futures_util::future::join_all;
 use lock_runtime::{LockError, LockManager, cache_lock};
@@ -49,7 +49,7 @@ fn shop() -> Shop {
     Shop { stock: [Stock::of(100), Stock::of(100)] }
 }
 
-/// Fifty buyers of each item: half of them name it, half bring an order.
+/// Fifty buyers of each item: half of them pass its id, the other half an order.
 async fn sale(shop: &impl Seckill) -> [u64; 2] {
     let buyers = (0..100).map(async |buyer| {
         let id = buyer % 2;
@@ -83,7 +83,7 @@ async fn the_implementation_sells_too_much_and_its_proxy_does_not() {
 async fn a_proxy_without_a_manager_says_so() {
     let locked = LockedSeckill::new(shop());
     assert!(matches!(locked.sec_kill("ada", 0).await, Err(ShopError::Lock(LockError::NotInstalled))));
-    // Nothing is locked here.
+    // This method has no lock.
     assert_eq!(locked.stock(0).await.unwrap(), 100);
 }
 

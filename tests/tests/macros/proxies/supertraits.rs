@@ -42,7 +42,7 @@ impl Service for Own {
     }
 }
 
-/// What the supertraits are to the proxy is up to its user.
+/// The user implements the supertraits for the proxy.
 impl<T: Named> Named for LockedService<T> {
     fn name(&self) -> String {
         format!("locked {}", self.inner().name())
@@ -81,14 +81,14 @@ where
     fn free(&self, rows: Vec<<Self as Stored>::Row>) -> Result<usize, <Self as Stored>::Problem>;
 }
 
-/// The same of the only one that can be meant.
+/// A type that only one supertrait has, named without the trait.
 #[cache_lock(proxy = LockedTable)]
 trait Table: StoredTwice + Send + Sync {
     #[cache_lock(prefix = "supertraits", key = "table")]
     async fn first(&self, row: Self::Row) -> Result<Self::Row, LockError>;
 }
 
-/// What is said of `Self` beside the supertraits.
+/// Bounds on `Self` other than supertraits.
 #[cache_lock(proxy = LockedOffer)]
 trait Offer<B: PartialEq<Self>>
 where
@@ -183,7 +183,7 @@ impl<'a> IntoIterator for &'a LockedOffer<Prices> {
 }
 
 #[test]
-fn what_a_trait_says_of_self_is_so_for_the_implementation() {
+fn bounds_on_self_apply_to_the_implementation() {
     let offer = LockedOffer::with_manager(Prices(vec![1, 2]), LockManager::in_memory());
     assert_eq!(Offer::<Buyer>::sum(&offer).unwrap(), 3);
 }

@@ -1,4 +1,4 @@
-//! Options whose values are constants, wherever they are.
+//! Options whose values are constants, in all places that a constant can be.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl<const SIZE: u32, const LEASE: u64> Pool<SIZE, LEASE> {
         Ok(Self)
     }
 
-    /// Nothing here tells that the fn stands in an `impl`.
+    /// Nothing in this fn shows that it is in an `impl`.
     #[cache_lock(key = "pool", permits = { SIZE }, expire_ms = { LEASE }, manager = *LOCKS)]
     async fn size() -> Result<u32> {
         Ok(SIZE)

@@ -1,4 +1,4 @@
-//! Fns outside of every type: their arguments, generics, returns and options.
+//! Free fns: their arguments, generics, return types and options.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ pub(crate) async fn attributed() -> u64 {
     7
 }
 
-/// The types of a returned closure's arguments are written out.
+/// The types of the returned closure's arguments must be written out.
 #[cache_lock(prefix = "shapes", key = least)]
 async fn returned_closure(least: u32) -> Result<impl Fn(&Seat) -> bool> {
     Ok(move |seat: &Seat| seat.number >= least)
@@ -142,7 +142,7 @@ async fn not_send(id: Rc<u64>) -> Result<Rc<u64>> {
 
 #[cache_lock(key = 1)]
 async fn default_prefix() -> Result<()> {
-    #![allow(clippy::no_effect_underscore_binding, reason = "an inner attribute stays where it was")]
+    #![allow(clippy::no_effect_underscore_binding, reason = "an inner attribute stays in place")]
     #[cache_lock(key = 2)]
     async fn inner() -> Result<()> {
         Ok(())

@@ -29,7 +29,7 @@ where
     rest: [u8; N],
 }
 
-/// A type that names itself in a field.
+/// A recursive type.
 #[derive(LockKey, Debug)]
 enum Path<T> {
     Root,
@@ -75,7 +75,7 @@ async fn twenty_five_parts(a: u8, b: u8) -> Result<String> {
     Ok(guard.key().to_owned())
 }
 
-/// A key of more parts than a tuple may have has the same name as if it could.
+/// A key with more parts than a tuple may have is named like a tuple of that length.
 #[tokio::test]
 async fn a_key_may_have_any_number_of_parts() -> Result<()> {
     let parts = |count: usize| (0..count).map(|part| if part % 2 == 0 { ":1" } else { ":2" }).collect::<String>();

@@ -1,4 +1,4 @@
-//! Methods, of types and of traits.
+//! Methods of types and of traits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -163,7 +163,7 @@ fn shop() -> Shop {
 }
 
 #[tokio::test]
-async fn methods_do_too() -> Result<()> {
+async fn methods_return_what_their_bodies_compute() -> Result<()> {
     let mut shop = shop();
     let locks = shop.locks.clone();
     locks

@@ -57,7 +57,7 @@ fn lone_box(id: u64) -> Pin<Box<dyn Future<Output = Result<Made>>>> {
 }
 
 #[tokio::test]
-async fn fns_that_return_futures_do_too() -> Result<()> {
+async fn fns_that_return_futures_resolve_to_what_their_bodies_compute() -> Result<()> {
     LockManager::in_memory()
         .scope(async {
             assert_eq!(assert_send(returns_impl(&4)).await?, 8);

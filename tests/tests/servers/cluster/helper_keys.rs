@@ -1,4 +1,4 @@
-//! Values of other clients at the helper keys of a lock, on the master of its slot.
+//! Other clients' values at the helper keys of a lock, on the master of its slot.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tests::patience::{NOISE, eventually};
 
 use super::{LONG, held, key_on, manager, name, queue};
 
-/// However its hold ends.
+/// Plays every way to end a hold.
 #[tokio::test]
 async fn a_lock_is_free_whatever_is_at_its_helper_keys_when_its_owner_releases_it() {
     let cluster = Cluster::start();
@@ -16,7 +16,7 @@ async fn a_lock_is_free_whatever_is_at_its_helper_keys_when_its_owner_releases_i
         let key = key_on(&cluster, master);
         let (node, fence) = (cluster.node(master), format!("{{p:{key}}}:fence"));
         node.tell(&format!("SET {} x", queue(&key)));
-        // A free lock is had, also with a fencing token.
+        // A free lock is granted, also with a fencing token.
         super::fenced(&north, &key, LONG).await.release().await.unwrap();
         let guard = held(&north, &key).await;
         node.tell(&format!("DEL {fence}"));

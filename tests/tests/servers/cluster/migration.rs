@@ -1,4 +1,4 @@
-//! Slots on their way from one master to another.
+//! Slots that move from one master to another.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tests::patience::eventually;
 use tests::server::Kind;
 
 use super::routing::subscribers;
-use super::{COMMAND, LONG, fenced, held, is_queued, key_on, manager, name, queue};
+use super::{COMMAND, LONG, fenced, held, key_on, manager, name, queue, wait_until_queued};
 
 #[tokio::test]
 async fn a_slot_that_moves_takes_holds_waiters_and_fencing_tokens_along() {
@@ -28,7 +28,7 @@ async fn takes_all_along(cluster: Cluster, migrate: fn(&Cluster, u16, usize)) {
         eventually("the lease is confirmed", LONG, || guard.remaining() > Duration::from_secs(10)).await;
         let next = waiter.lock("p", &key).timeout(LONG).fenced(true);
         let next = tokio::spawn(next.acquire());
-        is_queued(&cluster, &key).await;
+        wait_until_queued(&cluster, &key).await;
         migrate(&cluster, slot, to);
         assert!(guard.is_valid());
         let before = guard.fencing_token();
@@ -47,14 +47,14 @@ async fn a_free_lock_of_a_slot_on_its_way_is_taken_at_its_next_master() {
     let cluster = Cluster::start();
     let (one, other) = (manager(&cluster).await, manager(&cluster).await);
     let key = key_on(&cluster, 0);
-    // One try has little time: not for a connection as well.
+    // Connect first, because a single try has no time for that.
     for manager in [&one, &other] {
         held(manager, &key_on(&cluster, 1)).await.release().await.unwrap();
     }
     let migration = cluster.start_migration(cluster.slot(&name(&key)), 1);
     let guard = one.lock("p", &key).expire(LONG).renew(false).try_acquire().await.unwrap().unwrap();
     assert!(cluster.node(0).try_ask::<Option<String>>(&format!("GET {}", name(&key))).is_err());
-    // Renewals have one key each, and are for the next master as well.
+    // A renewal has a single key, so it also works during the move.
     eventually("the lease is confirmed", LONG, || guard.remaining() > LONG / 2).await;
     assert!(other.lock("p", &key).try_acquire().await.unwrap().is_none());
     migration.move_keys();
@@ -73,7 +73,7 @@ async fn a_release_waits_for_a_slot_whose_keys_are_here_and_there() {
     let guard = held(&holder, &key).await;
     let next = waiter.lock("p", &key).timeout(LONG);
     let next = tokio::spawn(next.acquire());
-    is_queued(&cluster, &key).await;
+    wait_until_queued(&cluster, &key).await;
     let migration = cluster.start_migration(cluster.slot(&name(&key)), 1);
     let address = cluster.node(1).address().replace(':', " ");
     cluster.node(0).tell(&format!("MIGRATE {address}  0 5000 KEYS {}", name(&key)));
@@ -81,16 +81,16 @@ async fn a_release_waits_for_a_slot_whose_keys_are_here_and_there() {
     assert_eq!(refused.unwrap_err().code(), Some("TRYAGAIN"));
     let releasing = tokio::spawn(guard.release());
     tokio::time::sleep(COMMAND / 4).await;
-    assert!(!releasing.is_finished(), "nothing was in the way");
+    assert!(!releasing.is_finished(), "the release did not have to wait");
     migration.move_keys();
     migration.finish();
-    // On a busy machine the slot may have been on its way for longer than a command may take; then it is repeated.
+    // On a busy machine the move may take longer than the command timeout. Then the release is repeated.
     assert!(!releasing.await.unwrap().is_err_and(|error| error.is_lost()));
     next.await.unwrap().unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_slot_that_does_not_arrive_is_told_in_time_and_the_lock_released_when_it_does() {
+async fn a_slot_that_does_not_arrive_is_reported_in_time_and_the_lock_released_when_it_does() {
     let cluster = Cluster::start();
     let (holder, other) = (manager(&cluster).await, manager(&cluster).await);
     let key = key_on(&cluster, 0);
@@ -113,9 +113,10 @@ async fn a_waiter_whose_slot_moves_is_soon_connected_to_its_next_master() {
     let guard = held(&holder, &key).await;
     let next = waiter.lock("p", &key).timeout(LONG);
     let next = tokio::spawn(next.acquire());
-    is_queued(&cluster, &key).await;
+    wait_until_queued(&cluster, &key).await;
     cluster.migrate(cluster.slot(&name(&key)), 1);
-    // The holder has nothing to do there, and the waiter's keeper, which asks once a second, does not listen.
+    // The subscriber is the waiter: the holder does not use this master yet, and the waiter's keeper asks once a second without
+    // a subscription.
     eventually("the waiter listens", LONG / 2, || subscribers(cluster.node(1)) > 0).await;
     guard.release().await.unwrap();
     next.await.unwrap().unwrap().release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Messages reach every node, and are heard once.
+//! Messages reach every node, and are handled once.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use lock_runtime::LockManager;
 use tests::cluster::Cluster;
 use tests::events::Events;
 
-use super::{LONG, held, is_queued, key_on, manager};
+use super::{LONG, held, key_on, manager, wait_until_queued};
 
-/// A lock goes from one manager to the other and back; returns how long a hand-off took on average.
+/// Hands a lock back and forth between two managers. Returns the average time of a hand-off.
 pub(super) async fn hand_offs(cluster: &Cluster, key: &str, managers: [&LockManager; 2], count: u32) -> Duration {
     let mut guard = held(managers[0], key).await;
     let mut took = Duration::ZERO;
     for turn in 1..=count {
         let next = managers[turn as usize % 2].lock("p", key).timeout(LONG);
         let next = tokio::spawn(async move { (next.acquire().await.unwrap(), Instant::now()) });
-        is_queued(cluster, key).await;
+        wait_until_queued(cluster, key).await;
         let released = Instant::now();
         guard.release().await.unwrap();
         let got;
@@ -32,7 +32,7 @@ async fn a_lock_passes_on_by_a_push_on_every_master() {
     let (north, south) = (manager(&cluster).await, manager(&cluster).await);
     for master in 0..3 {
         let took = hand_offs(&cluster, &key_on(&cluster, master), [&north, &south], 10).await;
-        // Whoever is not told finds out within a second, half of one on average.
+        // A waiter without a push asks once a second, so a hand-off would take half a second on average.
         assert!(took < Duration::from_millis(100), "{took:?}");
     }
 }
@@ -43,7 +43,7 @@ async fn copies_of_a_push_are_not_taken_for_grants_that_nobody_waits_for() {
     let cluster = Cluster::start();
     let (north, south) = (manager(&cluster).await, manager(&cluster).await);
     let keys = [0, 1, 2].map(|master| key_on(&cluster, master));
-    // From here on each process is connected to every master, and gets three copies of each message.
+    // Now each process is connected to every master, and gets three copies of each message.
     for key in &keys {
         held(&north, key).await.release().await.unwrap();
         held(&south, key).await.release().await.unwrap();
@@ -55,15 +55,15 @@ async fn copies_of_a_push_are_not_taken_for_grants_that_nobody_waits_for() {
 }
 
 #[tokio::test]
-async fn a_waiter_who_is_not_connected_to_the_master_that_grants_is_passed_over_and_served_all_the_same() {
+async fn a_waiter_that_is_not_connected_to_the_granting_master_is_passed_over_and_served_anyway() {
     let cluster = Cluster::start();
     let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
     let key = key_on(&cluster, 0);
     let guard = held(&holder, &key).await;
     let waiting = waiter.lock("p", &key).timeout(LONG);
     let waiting = tokio::spawn(waiting.acquire());
-    is_queued(&cluster, &key).await;
-    // The slot moves, and only its holder knows.
+    wait_until_queued(&cluster, &key).await;
+    // The slot moves, and only the holder knows it.
     cluster.migrate(cluster.slot(&super::name(&key)), 1);
     let start = Instant::now();
     guard.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Each lock is on the master of its slot, and needs no other.
+//! Each lock is on the master of its slot, and needs no other master.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tests::server::{Kind, Server};
 
 use super::{COMMAND, LONG, fenced, held, key_on, keys_on, manager, name};
 
-/// Clients other than the one that asks.
+/// The number of clients, without this test's own.
 fn clients(node: &Server) -> usize {
     node.ask::<String>("CLIENT LIST TYPE normal").lines().count() - 1 + subscribers(node)
 }
@@ -30,7 +30,7 @@ async fn lives_on_the_master_of_its_slot(kind: Kind) {
         assert!(cluster.server_of(guard.key()).owner(guard.key()).is_some());
     }
     for master in 0..3 {
-        assert!(cluster.node(master).ask::<usize>("DBSIZE") > 10, "every master has its part");
+        assert!(cluster.node(master).ask::<usize>("DBSIZE") > 10, "every master must have a part of the locks");
     }
     for guard in guards {
         let key = guard.key().to_owned();
@@ -86,7 +86,7 @@ async fn many_locks_on_one_master_are_renewed_and_released() {
         Instant::now()
     };
     let (granted, dropped) = tokio::join!(waiting, holding);
-    assert!(granted - dropped < lease / 2, "{:?}: not by the end of a lease", granted - dropped);
+    assert!(granted - dropped < lease / 2, "{:?}: the leases had to expire", granted - dropped);
 }
 
 #[tokio::test]
@@ -94,9 +94,9 @@ async fn a_master_that_no_lock_lives_on_is_not_connected_to() {
     let cluster = Cluster::start();
     let manager = manager(&cluster).await;
     let guard = held(&manager, &key_on(&cluster, 1)).await;
-    // From the question for the map at the start.
+    // The connections that asked for the slot map at the start are closed.
     eventually("no connection is left", LONG, || clients(cluster.node(0)) + clients(cluster.node(2)) == 0).await;
-    assert!(clients(cluster.node(1)) >= 2, "that of the callers and that of the keeper");
+    assert!(clients(cluster.node(1)) >= 2, "there must be one for the callers and one for the keeper");
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(clients(cluster.node(0)) + clients(cluster.node(2)), 0);
     guard.release().await.unwrap();
@@ -106,7 +106,7 @@ async fn a_master_that_no_lock_lives_on_is_not_connected_to() {
 async fn a_master_that_hangs_delays_no_lock_on_another() {
     let cluster = Cluster::start();
     for node in cluster.nodes() {
-        // Else the others stop, too, once they take it for dead.
+        // Otherwise the others stop serving, too, when they consider it dead.
         node.tell("CONFIG SET cluster-require-full-coverage no");
     }
     let manager = manager(&cluster).await;
@@ -114,8 +114,8 @@ async fn a_master_that_hangs_delays_no_lock_on_another() {
     for key in [&keys[0], &keys[5]] {
         held(&manager, key).await.release().await.unwrap();
     }
-    // Their leases are shorter than a command may take, and renewed at the same moment: a renewal that waits for one of the
-    // other server is too late.
+    // Their leases are shorter than the command timeout, and renewed at the same time: a renewal that waits for the hung
+    // master's would be too late.
     let renewed = |key: &String| manager.lock("p", key).expire(Duration::from_millis(450)).renew(true).acquire();
     let mut healthy: Vec<_> = join_all(keys.iter().map(renewed)).await.into_iter().map(Result::unwrap).collect();
     let hanging = healthy.split_off(5);
@@ -147,7 +147,7 @@ async fn a_slot_that_has_moved_costs_a_redirection_and_no_error() {
     let before = first.fencing_token();
     first.release().await.unwrap();
     cluster.migrate(cluster.slot(&name(&key)), 2);
-    // It tries once, by a claim.
+    // A single try sends one claim.
     let guard = manager.lock("p", &key).try_acquire().await.unwrap().unwrap();
     assert!(cluster.node(2).owner(&name(&key)).is_some());
     guard.release().await.unwrap();
@@ -155,7 +155,7 @@ async fn a_slot_that_has_moved_costs_a_redirection_and_no_error() {
     let before_more = refusals();
     assert!(fenced(&manager, &key, LONG).await.fencing_token() > before);
     let moved = |text: &str| text.lines().find(|line| line.starts_with("errorstat_MOVED")).map(str::to_owned);
-    assert_eq!(moved(&refusals()), moved(&before_more), "its place is known now");
+    assert_eq!(moved(&refusals()), moved(&before_more), "the new place must be known now");
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn a_node_that_has_all_slots_is_a_server_like_any_other() {
     for url in [cluster.url(), format!("redis://{}", cluster.node(0).address())] {
         let manager = LockManager::connect(&url).await.unwrap();
         fenced(&manager, "k", LONG).await.release().await.unwrap();
-        // Several locks at once: a script may use the keys of one slot only. What is not confirmed ends with its claim.
+        // Several locks at once, although a script may only use the keys of one slot. An unconfirmed lock would expire with its claim.
         let all = manager.lock_all("p", ["a", "b", "c"]).acquire().await.unwrap();
         let (one, other) = tokio::join!(held(&manager, "d"), held(&manager, "e"));
         let (one, other, all) = tokio::join!(one.release(), other.release(), all.release());
@@ -194,7 +194,7 @@ async fn a_node_that_has_all_slots_is_a_server_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_cluster_without_a_majority_is_told_in_time() {
+async fn a_cluster_without_a_majority_is_reported_in_time() {
     let mut cluster = Cluster::start();
     let (manager, key) = (manager(&cluster).await, key_on(&cluster, 0));
     held(&manager, &key).await.release().await.unwrap();
@@ -213,9 +213,9 @@ async fn a_cluster_without_a_majority_is_told_in_time() {
     manager.lock("p", &key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
 }
 
-/// The other masters answer meanwhile. An outage of one master must not look like a busy lock.
+/// The other masters still answer. An outage of one master must not look like a busy lock.
 #[tokio::test]
-async fn several_keys_of_which_one_is_on_a_master_that_hangs_are_told_of_that_master() {
+async fn a_request_for_several_keys_names_the_master_that_hangs() {
     let cluster = Cluster::with(3, false);
     for node in cluster.nodes() {
         node.tell("CONFIG SET cluster-require-full-coverage no");

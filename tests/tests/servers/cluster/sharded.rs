@@ -1,4 +1,4 @@
-//! Messages of one shard: who is told, and what a slot that moves does to those who listen.
+//! Sharded messages: which nodes see them, and what happens to subscribers when their slot moves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use tests::cluster::Cluster;
 use super::pushes::hand_offs;
 use super::{LONG, held, key_on, keys_on, manager, name};
 
-/// How often all nodes together have executed a command.
+/// The calls of a command, summed over all nodes.
 fn calls(cluster: &Cluster, command: &str) -> u64 {
     let of = |stats: String| {
         let field = format!("cmdstat_{command}:calls=");
@@ -25,18 +25,18 @@ async fn a_lock_that_goes_to_and_fro_costs_no_node_of_another_shard_a_message() 
     let cluster = Cluster::start();
     let managers = [&manager(&cluster).await, &manager(&cluster).await];
     let key = key_on(&cluster, 0);
-    // The first hand-offs subscribe.
+    // The first hand-offs make the subscriptions.
     hand_offs(&cluster, &key, managers, 4).await;
     let before = ["publish", "spublish", "ssubscribe"].map(|command| calls(&cluster, command));
     hand_offs(&cluster, &key, managers, 10).await;
     let after = ["publish", "spublish", "ssubscribe"].map(|command| calls(&cluster, command));
-    // On a busy machine a connection may be made anew. The next message goes to all nodes then.
+    // On a busy machine a connection may be replaced. Then the next message goes to all nodes.
     assert!(after[0] <= before[0] + 2 && after[2] <= before[2] + 2, "{before:?} {after:?}");
     assert!(after[1] >= before[1] + 20, "{before:?} {after:?}");
 }
 
 #[tokio::test]
-async fn a_waiter_that_may_not_listen_to_its_shard_is_told_as_before() {
+async fn a_waiter_that_may_not_subscribe_to_its_shard_is_notified_as_before() {
     let cluster = Cluster::start();
     for node in cluster.nodes() {
         node.tell("ACL SETUSER poor on >canary ~* &* +@all -ssubscribe");
@@ -47,7 +47,7 @@ async fn a_waiter_that_may_not_listen_to_its_shard_is_told_as_before() {
     assert!(took < Duration::from_millis(100), "{took:?}");
 }
 
-/// Takes the lock again and again, and holds it alone.
+/// Acquires the lock again and again, and checks that the holds are exclusive. Returns how many there were.
 async fn use_it(manager: LockManager, key: String, holders: Arc<AtomicU32>, end: Instant) -> u32 {
     let mut count = 0;
     while Instant::now() < end {
@@ -57,19 +57,19 @@ async fn use_it(manager: LockManager, key: String, holders: Arc<AtomicU32>, end:
         let is_mine = guard.is_valid();
         assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1, "{key} is held twice");
         let released = guard.release().await;
-        // On a busy machine a server may need longer for what it notes of a move than a command may take: then it is repeated.
-        assert!(is_mine && !released.is_err_and(|error| error.is_lost()), "{key} is told as lost");
+        // On a busy machine a server may take longer than the command timeout to process a move. Then the release is repeated.
+        assert!(is_mine && !released.is_err_and(|error| error.is_lost()), "{key} is reported as lost");
         count += 1;
     }
     count
 }
 
-/// The server ends the subscriptions of a slot that moves. The client crate takes that message for the reply to a command.
+/// When a slot moves, the server ends its subscriptions. The client crate takes that message for the reply to a command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_70_a_slot_that_moves_under_its_listeners_mixes_up_no_replies() {
     let cluster = Cluster::start();
     let managers = [manager(&cluster).await, manager(&cluster).await];
-    // All on one master, and so on one connection of each manager.
+    // All on one master, so that each manager uses one connection.
     let keys = keys_on(&cluster, 0, 24);
     let end = Instant::now() + Duration::from_secs(4);
     let mut users = Vec::new();
@@ -97,7 +97,7 @@ async fn row_70_a_waiter_whose_slot_moves_under_it_gets_the_lock_at_the_next_mas
     let guard = held(&holder, &key).await;
     let next = waiter.lock("p", &key).timeout(LONG);
     let next = tokio::spawn(next.acquire());
-    super::is_queued(&cluster, &key).await;
+    super::wait_until_queued(&cluster, &key).await;
     cluster.migrate(cluster.slot(&name(&key)), 1);
     let start = Instant::now();
     guard.release().await.unwrap();

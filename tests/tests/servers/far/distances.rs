@@ -10,28 +10,28 @@ use super::places::Far;
 use super::recovery::ROUND_TRIPS;
 
 const LONG: Duration = Duration::from_secs(9);
-/// What a busy machine may add: twice, as two processes take part. It is less than the longest round trip, so that one more
-/// than promised is seen.
+/// What a busy machine may add, twice, because two processes take part. It is less than the longest round trip, so that the test
+/// notices an extra round trip.
 const SLACK: Duration = NOISE.saturating_mul(2);
 
-/// Connects from afar, tries, acquires, holds beyond the first claim, and hands off to a manager that waits, with the default
-/// settings. It connects and hands off within this number of round trips.
+/// Connects from afar, tries, acquires, holds beyond the first claim, and hands off to a waiting manager, with the default
+/// settings. Checks the number of round trips for connecting and for a hand-off.
 async fn all_works(far: Far, round_trip: u64, (connects, passes): (u32, u32)) {
     let distance = Distance::of_millis(round_trip);
     far.move_away(distance);
     let trips = |count: u32| distance.round_trip * count + SLACK;
     let start = Instant::now();
-    // The one verb that a default may not be enough for.
+    // The only verb for which a default may be too short.
     let manager = far.builder().connect_timeout(LONG).connect().await.unwrap();
     let connected = start.elapsed();
-    // With TLS the certificates of the machine are read first, which takes a slow build on a busy machine its time.
+    // With TLS the library first reads the machine's certificates, which takes a while in a debug build on a busy machine.
     let reading = if far.is_tls() { Duration::from_secs(1) } else { Duration::ZERO };
     assert!(connected < trips(connects) + reading, "{round_trip} ms: connected in {connected:?}");
     drop(manager);
     far.move_away(Distance::default());
     let (one, other) = (far.manager_on_a_busy_machine().await, far.manager_on_a_busy_machine().await);
     for locks in [&one, &other] {
-        // In a cluster the first lock makes the connection. The keeper has its own when it has confirmed a hold.
+        // In a cluster the first lock makes the connection. When a hold is confirmed, the keeper has its connection, too.
         let guard = locks.lock("warm", "up").acquire().await.unwrap();
         eventually("the hold is confirmed", LONG, || guard.remaining() > Duration::from_secs(15)).await;
         guard.release().await.unwrap();
@@ -87,6 +87,6 @@ async fn everything_works_in_a_cluster_from_far_away() {
 
 #[tokio::test]
 async fn everything_works_on_a_quorum_from_far_away() {
-    // Who waits may have asked just before the release, and pauses for up to a quarter of a second before it asks again.
+    // A waiter may have asked just before the release, and pauses for up to a quarter of a second before it asks again.
     at(Far::quorum, &[200, 400], (4, 4)).await;
 }

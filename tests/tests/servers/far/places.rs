@@ -1,4 +1,4 @@
-//! [`Far`]: a place whose servers are all behind proxies.
+//! [`Far`]: a place whose servers are all behind proxies that add latency.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tests::sentinel::{NAME, Sentinel};
 use tests::server::{Kind, Server, free_port};
 use tests::tls::{Authority, arguments};
 
-/// The default.
+/// The default command timeout.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Servers, and the proxies before them.
+/// Servers, and the proxies in front of them.
 pub(crate) struct Far {
-    /// The first has the locks, at least one of them.
+    /// The first server has the locks, or some of them.
     pub(crate) servers: Vec<Server>,
     _sentinel: Option<Sentinel>,
     proxies: Vec<Proxy>,
@@ -43,7 +43,7 @@ impl Far {
         Self { servers: vec![server], _sentinel: None, proxies: vec![proxy], url, authority: Some(authority) }
     }
 
-    /// A master and one sentinel, which reaches the master as managers do.
+    /// A master and one sentinel, which reaches the master through the proxy, as managers do.
     pub(crate) fn sentinel() -> Self {
         let server = Server::start();
         let master = Proxy::before(&server);
@@ -53,14 +53,14 @@ impl Far {
         Self { servers: vec![server], _sentinel: Some(sentinel), proxies: vec![master, before], url, authority: None }
     }
 
-    /// One master of all slots, which says that it listens where the proxy does.
+    /// One master with all slots, which announces the proxy's address as its own.
     pub(crate) fn cluster() -> Self {
         let server = Server::with(&["--cluster-enabled", "yes"]);
         let proxy = Proxy::before(&server);
         server.tell("CLUSTER ADDSLOTSRANGE 0 16383");
         server.tell(&format!("CONFIG SET cluster-announce-port {}", port(&proxy.address())));
         let is_well = || server.ask::<String>("CLUSTER INFO").contains("cluster_state:ok");
-        tests::patience::eventually_blocking("the cluster is well", Duration::from_secs(10), is_well);
+        tests::patience::eventually_blocking("the cluster is up", Duration::from_secs(10), is_well);
         let url = format!("redis-cluster://{}", proxy.address());
         Self { servers: vec![server], _sentinel: None, proxies: vec![proxy], url, authority: None }
     }
@@ -77,7 +77,7 @@ impl Far {
         self.proxies.iter().for_each(|proxy| proxy.move_away(distance));
     }
 
-    /// Cuts every connection that exists.
+    /// Cuts all connections.
     pub(crate) fn cut(&self) {
         self.proxies.iter().for_each(Proxy::cut);
     }
@@ -97,9 +97,9 @@ impl Far {
         self.builder().connect().await.unwrap()
     }
 
-    /// With the default settings, and the time that a busy machine takes: 400 ms away the default command timeout leaves 100 ms
-    /// to the server, the proxy and this process. That it is enough by itself the simulation shows, where nothing else takes
-    /// time (`a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_settings`).
+    /// The default settings, with extra time for a busy machine: at a distance of 400 ms the default command timeout leaves 100 ms
+    /// for the server, the proxy and this process. The simulation, where nothing else takes time, shows that the default is enough
+    /// (`a_single_try_of_a_free_lock_succeeds_at_every_distance_with_the_default_settings`).
     pub(crate) async fn manager_on_a_busy_machine(&self) -> LockManager {
         self.builder().command_timeout(COMMAND_TIMEOUT + NOISE).connect().await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! Times that are about as long as the round trip.
+//! Leases and timeouts that are about as long as the round trip.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,9 @@ use tests::proxy::Distance;
 
 use super::places::Far;
 
-/// Nobody else wants the lock: whatever the store said before, it was not busy.
+/// The lock is free, so no error may call it busy.
 #[tokio::test]
-async fn a_lease_that_is_over_when_the_answer_comes_is_told_and_is_no_busy_lock() {
+async fn a_lease_that_is_over_before_its_reply_arrives_is_reported_and_not_as_busy() {
     let far = Far::one_server();
     let manager = far.manager().await;
     far.move_away(Distance::of_millis(9));
@@ -27,9 +27,9 @@ async fn a_lease_that_is_over_when_the_answer_comes_is_told_and_is_no_busy_lock(
     }
 }
 
-/// With a large allowance for clocks a lease is over for its holder well before it is over on the server.
+/// With a large allowance for clock drift a lease is over for its holder well before it expires on the server.
 #[tokio::test]
-async fn a_lease_that_is_over_by_what_clocks_may_drift_is_told_and_is_no_busy_lock() {
+async fn a_lease_used_up_by_the_drift_allowance_is_reported_and_not_as_busy() {
     const TIMEOUT: Duration = Duration::from_secs(6);
     // Over for the holder after 383 ms, and with the usual allowance after 691 ms.
     let far = Far::one_server();
@@ -42,13 +42,13 @@ async fn a_lease_that_is_over_by_what_clocks_may_drift_is_told_and_is_no_busy_lo
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("700ms"), "{text}");
-    // The first grant tells already, and not one that came after twice the time.
+    // The error reports how long the first grant took, and not a later one that took twice as long.
     let took = text.split_once("after ").and_then(|(_, rest)| rest.split_once("ms")?.0.parse::<f64>().ok());
     assert!(took.is_some_and(|millis| millis < 691.0), "{text}");
-    assert!(start.elapsed() < TIMEOUT / 2, "three grants are enough to tell: {:?}", start.elapsed());
+    assert!(start.elapsed() < TIMEOUT / 2, "three grants must be enough to give up: {:?}", start.elapsed());
 }
 
-/// A single try waits for one answer, at most the command timeout.
+/// A single try waits for one reply, for at most the command timeout.
 #[tokio::test]
 async fn a_single_try_of_a_silent_server_takes_the_command_timeout() {
     let far = Far::one_server();

@@ -1,4 +1,4 @@
-//! Some servers are away, or most of them.
+//! Some or most of the servers are down.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{LONG, ORPHAN, POLLED, QUICK, SOON, fenced, held, manager, median};
 
-/// Locks, waits, renews and releases while one server is away, and no step takes the time of one that does not answer.
+/// Locks, waits, renews and releases while one server is down. No step may wait for that server.
 async fn works_without(one: &LockManager, two: &LockManager) {
     let mut rounds = Vec::new();
     for _ in 0..20 {
@@ -46,7 +46,7 @@ async fn a_killed_minority_is_not_missed() {
         servers.server_mut(dead).kill();
         works_without(&one, &two).await;
         before.release().await.unwrap();
-        // Nor by managers that start without it.
+        // Managers that start without it don't miss it either.
         let start = Instant::now();
         let late = manager(&servers).await;
         held(&late, "late").await.release().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_stopped_minority_is_not_missed() {
     }
 }
 
-/// Without a majority nobody gets a lock, and what is held ends at its deadline.
+/// Without a majority nobody gets a lock, and holds end at their deadlines.
 async fn nobody_locks_without_a_majority(mut servers: Servers, fall: impl Fn(&mut Servers, usize)) {
     let manager = manager(&servers).await;
     let (lasts, expire) = (held(&manager, "lasts").await, Duration::from_secs(2));
@@ -84,7 +84,7 @@ async fn nobody_locks_without_a_majority(mut servers: Servers, fall: impl Fn(&mu
             let error = manager.lock("q", key).timeout(timeout).acquire().await.unwrap_err();
             assert!(matches!(error, LockError::Backend { .. }), "{timeout:?}: {error:?}");
             assert!(
-                // A single try waits for one answer, at most the command timeout.
+                // A single try waits for one reply, for at most the command timeout.
                 start.elapsed() < timeout.max(Duration::from_millis(500)) + Duration::from_millis(100) + NOISE,
                 "{timeout:?}: {:?}",
                 start.elapsed()
@@ -97,16 +97,16 @@ async fn nobody_locks_without_a_majority(mut servers: Servers, fall: impl Fn(&mu
     assert!(lasts.is_valid());
     let error = lasts.release().await.unwrap_err();
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
-    eventually("nothing is left on the one that lives", ORPHAN + NOISE, || servers.server(0).keys().is_empty()).await;
+    eventually("nothing is left on the live server", ORPHAN + NOISE, || servers.server(0).keys().is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_killed_majority_is_told_in_time_and_ends_all_holds() {
+async fn a_killed_majority_is_reported_in_time_and_ends_all_holds() {
     nobody_locks_without_a_majority(Servers::start(3), |servers, number| servers.server_mut(number).kill()).await;
 }
 
 #[tokio::test]
-async fn a_stopped_majority_is_told_in_time_and_ends_all_holds() {
+async fn a_stopped_majority_is_reported_in_time_and_ends_all_holds() {
     nobody_locks_without_a_majority(Servers::start(3), |servers, number| servers.server(number).freeze()).await;
 }
 
@@ -123,8 +123,8 @@ async fn a_lock_that_a_minority_still_keeps_is_not_called_busy_while_the_majorit
     drop(guard);
 }
 
-/// It was told that the lock is busy, and its last answer counts.
-async fn a_task_that_waits_is_told_of(fall: impl Fn(&mut Servers, usize)) {
+/// The task's first reply was that the lock is busy; its error must be about the last one.
+async fn a_waiting_task_gets_an_error_when(fall: impl Fn(&mut Servers, usize)) {
     let mut servers = Servers::start(3);
     let (holder, other) = (manager(&servers).await, manager(&servers).await);
     let guard = held(&holder, "k").await;
@@ -139,13 +139,13 @@ async fn a_task_that_waits_is_told_of(fall: impl Fn(&mut Servers, usize)) {
 }
 
 #[tokio::test]
-async fn a_task_that_waits_is_told_when_a_majority_dies() {
-    a_task_that_waits_is_told_of(|servers, number| servers.server_mut(number).kill()).await;
+async fn a_waiting_task_gets_an_error_when_a_majority_dies() {
+    a_waiting_task_gets_an_error_when(|servers, number| servers.server_mut(number).kill()).await;
 }
 
 #[tokio::test]
-async fn a_task_that_waits_is_told_when_a_majority_stops() {
-    a_task_that_waits_is_told_of(|servers, number| servers.server(number).freeze()).await;
+async fn a_waiting_task_gets_an_error_when_a_majority_stops() {
+    a_waiting_task_gets_an_error_when(|servers, number| servers.server(number).freeze()).await;
 }
 
 #[tokio::test]

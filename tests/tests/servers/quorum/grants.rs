@@ -1,4 +1,4 @@
-//! What some servers grant and others don't, and how a lock is passed on.
+//! Claims that only some servers grant, and hand-offs.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,23 @@ use tokio::time::sleep;
 use super::{LONG, ORPHAN, POLLED, QUICK, SOON, held, manager, median};
 
 #[tokio::test]
-async fn what_a_minority_granted_is_taken_back() {
+async fn a_claim_granted_by_a_minority_is_withdrawn() {
     let servers = Servers::start(3);
     let (one, two) = (manager(&servers).await, manager(&servers).await);
-    // Another client of the two servers has them.
+    // Another client has the key on two servers.
     servers.server(1).tell("SET p:k other PX 3000");
     servers.server(2).tell("SET p:k other PX 3000");
     assert!(one.lock("p", "k").try_acquire().await.unwrap().is_none());
-    eventually("the claim is taken back", SOON, || servers.owners("p:k")[0].is_none()).await;
+    eventually("the claim is withdrawn", SOON, || servers.owners("p:k")[0].is_none()).await;
     let guard = held(&two, "k").await;
     guard.release().await.unwrap();
-    // The keeper may just have repeated the ask over its own connection. One server may execute that after the release, and grants
-    // the lock once more: until the end of a claim (promise 5).
+    // The keeper may have repeated the ask over its own connection. A server may execute that after the release, and grant the lock
+    // again, until the claim expires (promise 5).
     eventually("nothing is left", ORPHAN + NOISE, || servers.owners("p:k").iter().all(Option::is_none)).await;
 }
 
 #[tokio::test]
-async fn what_is_granted_after_its_asker_gave_up_is_taken_back() {
+async fn a_claim_granted_after_its_request_gave_up_is_withdrawn() {
     let servers = Servers::start(3);
     let manager = manager(&servers).await;
     servers.server(1).freeze();
@@ -41,7 +41,7 @@ async fn what_is_granted_after_its_asker_gave_up_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_released_is_soon_had_by_another_manager_that_waits() {
+async fn a_released_lock_is_soon_granted_to_another_manager_that_waits() {
     let servers = Servers::start(5);
     let (one, two) = (manager(&servers).await, manager(&servers).await);
     let mut rounds = Vec::new();
@@ -51,7 +51,7 @@ async fn a_lock_that_is_released_is_soon_had_by_another_manager_that_waits() {
             let two = two.clone();
             async move { held(&two, "k").await }
         });
-        // By now it has asked. If not, it finds the lock free.
+        // By now it has asked. Otherwise it will find the lock free.
         sleep(POLLED).await;
         let start = Instant::now();
         guard.release().await.unwrap();
@@ -79,11 +79,11 @@ async fn a_shutdown_waits_for_a_server_that_is_slower_than_the_majority() {
 }
 
 #[tokio::test]
-async fn what_one_server_was_left_with_does_not_keep_others_waiting() {
+async fn a_leftover_on_one_server_does_not_keep_others_waiting() {
     for number in 0..3 {
         let servers = Servers::start(3);
         let (one, two) = (manager(&servers).await, manager(&servers).await);
-        // As a process leaves it that was cut off from this server, or died, while it gave a lock back.
+        // Left by a process that was cut off from this server, or died, during its release.
         servers.server(number).tell("SET p:k left-over PX 60000");
         let guard = held(&one, "k").await;
         let waiting = tokio::spawn(async move { held(&two, "k").await });
@@ -95,7 +95,7 @@ async fn what_one_server_was_left_with_does_not_keep_others_waiting() {
     }
 }
 
-/// A quorum has no queue, but another client may have a value at the key of one.
+/// A quorum has no queue, but another client may have a value at the queue's key.
 #[tokio::test]
 async fn a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_helper_keys() {
     let servers = Servers::start(3);

@@ -1,4 +1,4 @@
-//! Servers come back without their data.
+//! Servers restart without their data.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use tests::quorum::Servers;
 
 use super::{LONG, ORPHAN, fenced, forgiving, held, manager};
 
-/// The classical failure: a lock is granted by B and C, since its holder does not reach A; then C forgets it in a restart, and
-/// two of three are free.
+/// The classical failure: B and C grant a lock, because its holder does not reach A. Then C loses it in a restart, and the lock is
+/// free on two of three servers.
 #[tokio::test]
 async fn a_server_that_restarted_without_its_data_helps_nobody_to_a_second_hold() {
     let mut servers = Servers::start(3);
@@ -29,7 +29,7 @@ async fn a_server_that_restarted_without_its_data_helps_nobody_to_a_second_hold(
     for manager in [&other, &late] {
         for timeout in [Duration::ZERO, Duration::from_millis(500)] {
             assert!(manager.lock("p", "k").timeout(timeout).acquire().await.is_err());
-            // What is free is free to all who reach the two that may vote.
+            // Other locks are granted to all managers that reach the two servers that may vote.
             held(manager, "free").await.release().await.unwrap();
         }
     }
@@ -40,22 +40,22 @@ async fn a_server_that_restarted_without_its_data_helps_nobody_to_a_second_hold(
     assert!(told.contains(&servers.server(2).address()) && told.contains("no vote for another"), "{told}");
 }
 
-/// A new server says the same as one that has lost its data, until somebody knows that all of them are new.
+/// A new server looks like one that has lost its data, until a manager knows that all of them are new.
 #[tokio::test]
-async fn nobody_is_warned_of_new_servers() {
+async fn new_servers_cause_no_warning() {
     let events = Events::of_this_process();
     let servers = Servers::start(3);
     held(&manager(&servers).await, "k").await.release().await.unwrap();
     assert!(events.with(&["WARN"]).is_empty(), "{:#?}", events.with(&["WARN"]));
 }
 
-/// A machine's clock is most often set right just after it started: then its servers seem to have been up for long.
+/// A machine's clock is often corrected just after the start. Then its servers seem to have been up for long.
 #[tokio::test]
 async fn servers_whose_clocks_step_at_their_restart_help_nobody_to_a_second_hold() {
     let Some(mut servers) = Servers::with_clocks(3) else { return };
     let (holder, other) = (manager(&servers).await, manager(&servers).await);
     let guard = held(&holder, "k").await;
-    eventually("all have it", LONG, || servers.owners("p:k").iter().all(Option::is_some)).await;
+    eventually("all servers have it", LONG, || servers.owners("p:k").iter().all(Option::is_some)).await;
     for number in [1, 2] {
         let server = servers.server_mut(number);
         server.kill();
@@ -104,8 +104,8 @@ async fn a_hold_that_a_majority_forgot_is_lost() {
     let mut servers = Servers::start(3);
     let manager = manager(&servers).await;
     let guard = held(&manager, "k").await;
-    // The claim that one server has not answered yet is sent to it again when it is back.
-    eventually("all have it", LONG, || servers.owners("p:k").iter().all(Option::is_some)).await;
+    // A claim that one server has not answered is sent again when the server is back.
+    eventually("all servers have it", LONG, || servers.owners("p:k").iter().all(Option::is_some)).await;
     eventually("it is confirmed", LONG, || guard.remaining() > ORPHAN).await;
     for number in [0, 1] {
         servers.server_mut(number).kill();

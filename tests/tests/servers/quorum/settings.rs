@@ -1,4 +1,4 @@
-//! What is no quorum, or can't be reached, is told when it is asked for.
+//! A quorum that is misconfigured, or can't be reached, is reported when a manager connects.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ async fn what_is_no_quorum_is_refused() {
     assert!(error.contains("default_expire") && error.contains("max_lease"), "{error}");
 }
 
-/// Its key would be the record by which the servers' votes are told, and its token taken for a restart.
+/// Its key would be the marker by which the servers' restarts are recognised, and its token would look like a restart.
 #[tokio::test]
 async fn the_name_of_the_record_on_each_server_is_refused_before_anything_is_sent() {
     let servers = Servers::start(3);
@@ -116,7 +116,7 @@ async fn a_server_that_is_named_twice_in_different_words_has_no_two_votes() {
 async fn a_server_that_does_not_take_part_is_named_in_the_log() {
     let events = Events::of_this_process();
     let servers = Servers::start(3);
-    // All have to be there once, to be put in service.
+    // All servers must be up once, to be put in service.
     drop(manager(&servers).await);
     servers.server(2).tell("CONFIG SET requirepass canary");
     let manager = manager(&servers).await;

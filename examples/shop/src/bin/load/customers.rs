@@ -22,7 +22,7 @@ const STUCK: Duration = Duration::from_secs(40);
 
 const ITEMS: i64 = 4;
 
-/// How often each answer came: by what was asked, and the status with its code.
+/// How often each answer was received, by the request, and by the status with its code.
 pub(crate) type Answers = BTreeMap<String, u64>;
 
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Customers {
         *self.shared.sold.borrow()
     }
 
-    /// The orders that the customers were told of.
+    /// The orders for which customers have a receipt.
     pub(crate) fn receipts(&self) -> Vec<i64> {
         self.shared.receipts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -115,7 +115,7 @@ impl Shared {
                     self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt.order);
                     *self.last_sale.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                     self.sold.send_modify(|sold| *sold += 1);
-                    // Two browsers at once, perhaps with different instances: paid once all the same.
+                    // Two browsers at once, perhaps with different instances: it is paid once anyway.
                     tokio::join!(self.pay(receipt.order), self.pay(receipt.order));
                 }
                 Err(code) if code == "sold_out" => {

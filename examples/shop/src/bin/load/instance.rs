@@ -6,7 +6,7 @@ use shop::StartFailure;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-/// What an instance says before its address.
+/// What an instance prints before its address.
 const LISTENING: &str = "listening on ";
 
 /// An instance of the shop; killed when this is dropped.
@@ -41,7 +41,7 @@ impl Instance {
                 break url.to_owned();
             }
         };
-        // An instance whose lines nobody reads would stop at a full pipe.
+        // An instance whose output nobody reads would block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { child, url, _input: input })
     }
@@ -50,8 +50,8 @@ impl Instance {
         self.url.clone()
     }
 
-    /// Stops the instance for this long, as a host that is short of memory does, and lets it go on (SIGSTOP, SIGCONT). The
-    /// instance does not notice it before its next look at a clock.
+    /// Stops the instance for this long, as a host that is short of memory does, and lets it continue (SIGSTOP, SIGCONT). The
+    /// instance does not notice it before it next reads a clock.
     #[cfg(unix)]
     pub(crate) async fn pause(&self, pause: std::time::Duration) -> Result<(), StartFailure> {
         use rustix::process::{Pid, Signal, kill_process};

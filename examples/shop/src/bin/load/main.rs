@@ -3,9 +3,9 @@
 //! `cargo run --release -p shop --bin load`, then again with `--no-lock`. In the middle Redis is restarted, and has forgotten all
 //! locks. Then one instance is paused past its leases (SIGSTOP), and later killed (SIGKILL).
 //!
-//! No lock alone bears a server that forgets, or a holder that is paused after it has looked at the clock. `#[cache_lock]` stops
-//! the body of a lost lock before its next step, so the books are rarely at risk. A step that is under way at that moment, such
-//! as a commit, is refused by the fencing token (`fence.rs`). So the books are right by the token, and not by luck.
+//! No lock alone withstands a server that forgets, or a holder that is paused after it has read the clock. `#[cache_lock]` stops
+//! the body of a lost lock before its next step, so the books are rarely at risk. A step that is running at that moment, such
+//! as a commit, is refused by the fencing token (`fence.rs`). So the books are right because of the token, and not by luck.
 
 use std::process::ExitCode;
 
@@ -63,7 +63,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Serves until the parent is gone: the input ends with it.
+/// Serves until the parent is gone, which ends the input.
 async fn be_instance() -> Result<(), StartFailure> {
     let stop = CancellationToken::new();
     let parent = async {

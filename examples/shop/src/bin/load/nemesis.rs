@@ -1,4 +1,4 @@
-//! [`Nemesis`]: what goes wrong while the customers buy.
+//! [`Nemesis`]: the faults while the customers buy.
 
 use examples::Server;
 use shop::StartFailure;
@@ -6,7 +6,7 @@ use shop::StartFailure;
 use crate::customers::Customers;
 use crate::instance::Instance;
 
-/// Longer than the lease of a sale, so that the other instance gets the locks meanwhile.
+/// Longer than the lease of a sale, so that the other instance gets the locks in the meantime.
 #[cfg(unix)]
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(4);
 
@@ -23,8 +23,8 @@ impl Nemesis {
         Self { instances, server, customers }
     }
 
-    /// Restarts the server, pauses an instance and kills it, each when another quarter is sold. Then it keeps what is left
-    /// running until the customers have gone. Returns what it did, as text.
+    /// Restarts the server, pauses an instance and kills it, each when another quarter is sold. Then it keeps the rest running
+    /// until the customers have gone. Returns what it did, as text.
     pub(crate) async fn strike(mut self, with_faults: bool) -> Result<String, StartFailure> {
         let mut done = Vec::new();
         if with_faults {

@@ -8,11 +8,11 @@ use shop::{Books, Database, StartFailure};
 
 use crate::customers::{Answers, Customers};
 
-/// What the books say when all customers have gone.
+/// The state of the books when all customers have gone.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     books: Books,
-    /// Orders that customers have a receipt of, and the books do not know.
+    /// Orders for which customers have a receipt, but which are not in the books.
     forgotten: i64,
     /// Orders that were open when the customers had gone, because their instance died or did not answer.
     open: i64,

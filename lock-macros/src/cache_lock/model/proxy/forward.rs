@@ -1,4 +1,4 @@
-//! How a call is passed on to the implementation: as a fn whose body is the call.
+//! How a call is forwarded to the implementation: by a fn whose body is the call.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -13,18 +13,18 @@ use syn::{
 use super::super::shape::{only_argument, plain_type, returned_future};
 use crate::cache_lock::parse::{Body, Function, Interface, Method, conditional};
 use crate::mistakes::Mistakes;
-use bounds::{Bounds, bounds_of_others, check_may_wait};
+use bounds::{Bounds, bounds_of_others, bounds_of_self, check_may_wait};
 pub(super) use bounds::{bounds, bounds_of_values};
 
 mod bounds;
 
-/// The pointer by which the proxy has its implementation when a method takes `self: Arc<Self>`.
+/// The pointer in which the proxy keeps its implementation when a method takes `self: Arc<Self>`.
 pub(in crate::cache_lock) struct Sharing {
     /// `Arc` or `Rc`.
     pub(in crate::cache_lock) is_rc: bool,
 }
 
-/// What a call passes through.
+/// What forwarding needs to know.
 pub(super) struct Through<'a> {
     pub(super) interface: &'a Interface,
     pub(super) name: Option<&'a Ident>,
@@ -33,7 +33,7 @@ pub(super) struct Through<'a> {
     pub(super) sharing: Option<&'a Sharing>,
 }
 
-/// How a method takes the proxy.
+/// How a method takes `self`.
 enum Taken {
     Value,
     Reference { is_mut: bool },
@@ -66,7 +66,7 @@ pub(in crate::cache_lock) fn is_self(of: &Type) -> bool {
     matches!(plain_type(of), Type::Path(path) if path.qself.is_none() && path.path.is_ident("Self"))
 }
 
-/// A proxy that hands out an `Arc` of its implementation has it in one.
+/// A proxy that hands out an `Arc` of its implementation keeps it in one.
 pub(super) fn sharing<'a>(methods: impl Iterator<Item = &'a Method>) -> Option<Sharing> {
     methods.filter_map(|method| method.signature.receiver()).find_map(|receiver| match taken(receiver) {
         Taken::Shared { is_rc } => Some(Sharing { is_rc }),
@@ -74,7 +74,7 @@ pub(super) fn sharing<'a>(methods: impl Iterator<Item = &'a Method>) -> Option<S
     })
 }
 
-/// The fn of the proxy. `None` when the call can't be passed on.
+/// The proxy's fn. `None` when the call can't be forwarded.
 pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mistakes) -> Option<Function> {
     let mut signature = method.signature.clone();
     let receiver = signature.receiver().cloned();
@@ -93,7 +93,8 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
     let returned = mistakes.ok(Returned::of(&method.signature));
     let bounds = bounds_of_others(&method.signature).map(check_bounds_have_no_self);
     let may_wait = method.lock.as_ref().map(|_| check_may_wait(&method.signature));
-    let is_fit: Option<()> = mistakes.ok(bounds.chain(may_wait).collect());
+    let own = check_bounds_of_self(&method.signature);
+    let is_fit: Option<()> = mistakes.ok(bounds.chain(may_wait).chain([own]).collect());
     let this = match this {
         Some(this) => Some(this?),
         None => None,
@@ -116,7 +117,7 @@ pub(super) fn function(method: &Method, through: &Through<'_>, mistakes: &mut Mi
     })
 }
 
-/// In `use<'a, Self>`, which names parameters alone, the implementation stands for the proxy.
+/// `use<'a, Self>` allows only parameters, so the implementation replaces the proxy there.
 struct Captured<'a>(&'a Ident);
 
 impl VisitMut for Captured<'_> {
@@ -129,7 +130,7 @@ impl VisitMut for Captured<'_> {
     }
 }
 
-/// An attribute that says when the method is there, or which lints its author does not want; of a `cfg_attr` what of that is in it.
+/// Keeps an attribute that says when the method exists, or which lints its author turned off; of a `cfg_attr` those inside.
 fn kept(attribute: &Attribute) -> Option<Attribute> {
     let meta = kept_meta(&attribute.meta)?;
     Some(Attribute { meta, ..attribute.clone() })
@@ -143,7 +144,7 @@ fn kept_meta(meta: &Meta) -> Option<Meta> {
     ["cfg", "allow", "warn", "deny"].iter().any(|name| meta.path().is_ident(name)).then(|| meta.clone())
 }
 
-/// The implementation, as its method takes it.
+/// The implementation as the receiver of the call.
 fn implementation(receiver: &Receiver, through: &Through<'_>) -> syn::Result<TokenStream> {
     let (this, runtime) = (receiver.self_token, through.runtime);
     let span = this.span.resolved_at(Span::mixed_site());
@@ -173,7 +174,7 @@ fn implementation(receiver: &Receiver, through: &Through<'_>) -> syn::Result<Tok
     Err(syn::Error::new_spanned(receiver, advice))
 }
 
-/// The argument as the implementation gets it. Afterwards it has a name.
+/// The argument as passed to the implementation. It gets a name if it has none.
 fn passed_on(argument: &mut PatType, at: usize) -> syn::Result<TokenStream> {
     if let Some(attribute) = argument.attrs.iter().find(|attribute| attribute.path().is_ident("cfg")) {
         return Err(syn::Error::new_spanned(
@@ -204,7 +205,7 @@ fn check_has_no_self(of: &Type) -> syn::Result<()> {
     check_has_self_only(0, of)
 }
 
-/// Another place for `Self` than those that the proxy fills in.
+/// `Self` in a place that the proxy does not fill in is a mistake.
 fn check_has_self_only(filled_in: usize, of: &Type) -> syn::Result<()> {
     let mut found = FindSelf(Vec::new());
     found.visit_type_mut(&mut of.clone());
@@ -217,7 +218,34 @@ fn check_bounds_have_no_self(bounds: &Bounds) -> syn::Result<()> {
     found.refuse_beyond(0)
 }
 
-/// `Self` as a type of its own; `Self::Item` is the same for the proxy and its implementation.
+/// The proxy's `impl` asks for the bounds on `Self`, and can't name a parameter of one method: `where Self: Future<Output = R>`.
+fn check_bounds_of_self(signature: &Signature) -> syn::Result<()> {
+    let mut found = FindOwn { signature, found: None };
+    bounds_of_self(signature).for_each(|bound| found.visit_type_param_bound_mut(&mut bound.clone()));
+    found.found.map_or(Ok(()), |parameter| {
+        let reason = "the proxy has to ask the implementation for this, and `{}` is a parameter of this method alone: leave \
+                      the method to a trait of its own";
+        Err(syn::Error::new_spanned(&parameter, reason.replace("{}", &parameter.to_string())))
+    })
+}
+
+/// Finds a type parameter of the method.
+struct FindOwn<'a> {
+    signature: &'a Signature,
+    found: Option<Ident>,
+}
+
+impl VisitMut for FindOwn<'_> {
+    fn visit_path_mut(&mut self, path: &mut Path) {
+        let first = path.segments.first().map(|first| &first.ident);
+        if let Some(own) = first.filter(|first| self.signature.generics.type_params().any(|own| own.ident == **first)) {
+            self.found.get_or_insert_with(|| own.clone());
+        }
+        syn::visit_mut::visit_path_mut(self, path);
+    }
+}
+
+/// Finds `Self` as a type of its own; `Self::Item` is the same type for the proxy and its implementation.
 struct FindSelf(Vec<TypePath>);
 
 impl FindSelf {
@@ -271,14 +299,13 @@ fn call(
     if signature.asyncness.is_some() { quote_spanned!(span=> #call.await) } else { call }
 }
 
-/// What becomes of the value that the implementation returns.
+/// How the returned value is passed back.
 enum Returned {
     AsItIs,
-    /// Another implementation: it gets a proxy, too.
+    /// Another implementation, which gets a proxy, too.
     Implementation(Within, Option<IsBoxed>),
 }
 
-/// Whether a returned future is boxed.
 type IsBoxed = bool;
 
 enum Within {

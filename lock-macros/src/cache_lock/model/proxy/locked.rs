@@ -1,4 +1,4 @@
-//! What the options of a trait's method can't say: there is no body, and no type with fields.
+//! What the options of a trait's method can't use: there is no body, and no type with fields.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -8,7 +8,7 @@ use super::super::bindings::{bindings, mentions};
 use crate::cache_lock::parse::{Method, Written};
 use crate::mistakes::Mistakes;
 
-/// The options without those that are mistakes.
+/// Returns the options without those that are mistakes.
 pub(super) fn check_options(
     written: Vec<Written>,
     method: &Method,
@@ -77,7 +77,7 @@ fn check_names_no_field(option: &Ident, value: TokenStream, proxy: Option<&Ident
     }
 }
 
-/// The proxy passes an argument on as a whole, so it does not take it apart.
+/// The proxy forwards an argument as a whole, so it does not destructure it.
 fn check_names_whole_arguments(value: &TokenStream, method: &Method, mistakes: &mut Mistakes) {
     for argument in &method.signature.inputs {
         if matches!(argument, FnArg::Typed(typed) if matches!(*typed.pat, Pat::Ident(_))) {

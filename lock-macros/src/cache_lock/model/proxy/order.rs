@@ -8,8 +8,8 @@ use crate::any_token;
 use crate::cache_lock::parse::AboveAsyncTrait;
 use crate::mistakes::Mistakes;
 
-/// `#[automock]` copies all attributes that it sees to the mock. Above `#[async_trait]` it sees ours, which moves below that: the mock
-/// would have the locks, and a dozen errors. So it moves below, too.
+/// `#[automock]` copies all attributes that it sees to the mock. Above `#[async_trait]` it sees ours, which moves below that one: the mock
+/// would have the locks, and a dozen errors. So `#[automock]` moves below, too.
 pub(in crate::cache_lock) fn check_mock_comes_last(above: &mut AboveAsyncTrait, mistakes: &mut Mistakes) {
     let is_name = |token: TokenTree| matches!(token, TokenTree::Ident(name) if name == "automock");
     let is_mock = |attribute: &mut Attribute| any_token(attribute.meta.to_token_stream(), &is_name);

@@ -1,5 +1,5 @@
-//! Calls that a provided method makes of its own trait. The proxy passes a call of a provided method on, so that the implementation makes
-//! these, and none of them takes a lock.
+//! Calls that a provided method makes to its own trait. The proxy forwards a call of a provided method, so the implementation makes these
+//! calls, and none of them takes a lock.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::Ident;
@@ -7,7 +7,7 @@ use syn::Ident;
 use crate::cache_lock::parse::{Interface, Member};
 use crate::mistakes::Mistakes;
 
-/// A locked method that a provided one calls on `self` would run without its lock, and nothing would say so.
+/// A locked method that a provided one calls on `self` would silently run without its lock.
 pub(super) fn check(interface: &Interface, mistakes: &mut Mistakes) {
     let methods = || {
         interface.members.iter().filter_map(|member| match member {
@@ -32,7 +32,7 @@ pub(super) fn check(interface: &Interface, mistakes: &mut Mistakes) {
     }
 }
 
-/// The names in `self.buy(…)`, `Self::buy(…)` and `Shop::buy(self, …)`, also inside of macros. What else `self` is called is not known here.
+/// The names in `self.buy(…)`, `Self::buy(…)` and `Shop::buy(self, …)`, also inside macros. Other names for `self` are not found.
 fn calls(tokens: TokenStream, locked: &[&Ident]) -> Vec<Ident> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut found = Vec::new();
@@ -43,7 +43,7 @@ fn calls(tokens: TokenStream, locked: &[&Ident]) -> Vec<Ident> {
                 let before: Vec<String> = tokens.iter().take(at).rev().take(3).map(ToString::to_string).collect();
                 let before: Vec<&str> = before.iter().map(String::as_str).collect();
                 let is_of_self = match before[..] {
-                    // Behind `#[async_trait]` the name is another one.
+                    // `#[async_trait]` renames `self`.
                     [".", "self" | "__self", ..] | [":", ":", "Self"] => true,
                     [":", ":", ..] => takes_self(tokens.get(at + 1..).unwrap_or_default()),
                     _ => false,
@@ -58,7 +58,7 @@ fn calls(tokens: TokenStream, locked: &[&Ident]) -> Vec<Ident> {
     found
 }
 
-/// Whether it begins with `(self, …)`, behind a turbofish or not.
+/// Whether it begins with `(self, …)`, with or without a turbofish.
 fn takes_self(behind_name: &[TokenTree]) -> bool {
     let is_turbofish = matches!(behind_name.first(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
     let arguments = behind_name.iter().take(if is_turbofish { usize::MAX } else { 1 }).find_map(|token| match token {

@@ -10,7 +10,7 @@ use super::{InPlaceOfSelf, is_self};
 use crate::cache_lock::parse::{Interface, Member};
 use crate::mistakes::Mistakes;
 
-/// Supertraits without associated types, by the names that everybody uses for them.
+/// Well-known supertraits without associated types.
 const WITHOUT_TYPES: &str = "
     Send Sync Sized Unpin UnwindSafe RefUnwindSafe Any Clone Copy Debug Display Default Drop Error Eq Hash Ord PartialEq PartialOrd
 ";
@@ -21,7 +21,7 @@ const WITHOUT_TYPES: &str = "
 // Output:
 //     Self: HasDb<Row = <T as HasDb>::Row>
 //
-// `None` when it can't be told which supertrait has a type.
+// `None` when it is unclear which supertrait has a type.
 pub(super) fn same_types(interface: &Interface, inner: &Ident, mistakes: &mut Mistakes) -> Option<Vec<WherePredicate>> {
     let supertraits = supertraits(interface);
     let mut same: Vec<WherePredicate> = Vec::new();
@@ -55,13 +55,13 @@ pub(super) fn same_types(interface: &Interface, inner: &Ident, mistakes: &mut Mi
     is_known.then_some(same)
 }
 
-/// A type of `Self` that is none of the trait's own, and its trait where that is written.
+/// An associated type of `Self` that is not the trait's own, and its trait if written.
 struct Named {
     of_trait: Option<Path>,
     name: Ident,
 }
 
-/// What the trait names, but for the bodies of its methods.
+/// The types that the trait names outside the bodies of its methods.
 fn named_by(interface: &Interface) -> Vec<Named> {
     let mut definition = interface.definition.clone();
     for item in &mut definition.items {
@@ -131,7 +131,7 @@ fn may_have_types(path: &Path) -> bool {
     })
 }
 
-/// Whether the bound says which type it is, as `Named<Row = u8>` does.
+/// Whether the bound fixes the type, as `Named<Row = u8>` does.
 fn is_pinned(path: &Path, name: &Ident) -> bool {
     path.segments.last().is_some_and(|last| match &last.arguments {
         PathArguments::AngleBracketed(arguments) => arguments
@@ -142,7 +142,7 @@ fn is_pinned(path: &Path, name: &Ident) -> bool {
     })
 }
 
-/// A type whose trait is not written may be that of a supertrait of `of_trait`.
+/// A type written without its trait may belong to a supertrait of `of_trait`.
 fn same_type(of_trait: &Path, name: &Ident, inner: &Ident, is_written: bool) -> WherePredicate {
     let mut with_type = of_trait.clone();
     let mut of_inner = of_trait.clone();

@@ -1,4 +1,4 @@
-//! What servers that are away, slow or ahead of the others make of an ask, and what one of them tells by itself.
+//! Asks to servers that are away, slow or ahead of the others, and messages from a single server.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::store::voter::Eligibility;
 use crate::store::{Events, Pushed, Retry, Store, StoreError};
 
 #[tokio::test(start_paused = true)]
-async fn of_five_servers_any_two_may_be_away() {
+async fn any_two_of_five_servers_may_be_away() {
     for mode in AWAY {
         for (one, other) in [(0, 1), (0, 4), (3, 4)] {
             let world = World::of(5);
@@ -44,7 +44,7 @@ async fn with_all_servers_away_an_ask_ends_at_once_or_with_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_a_minority_refuses_nobody_as_long_as_others_may_soon_answer() {
+async fn an_ask_with_a_minority_is_not_refused_while_others_may_soon_answer() {
     let world = World::of(3);
     world.give(0, "x").await;
     world.set(2, Mode::Late(PATIENCE / 2));
@@ -67,9 +67,9 @@ async fn servers_are_not_marked_as_new_while_one_has_not_said_that_it_is() {
     }
 }
 
-/// A refusal waits for the servers that usually answer soon, and a server counts as slow that did not answer a command with enough time.
+/// A refusal waits for the servers that usually answer soon. A server counts as slow after it leaves a command with enough time unanswered.
 #[tokio::test(start_paused = true)]
-async fn that_a_brief_command_is_not_answered_says_nothing_about_a_server() {
+async fn an_unanswered_brief_command_says_nothing_about_a_server() {
     for (time, is_waited_for) in [(Duration::from_millis(20), true), (COMMAND, false)] {
         let world = World::of(3);
         assert!(is_granted(&world.claim("x").await));
@@ -82,7 +82,7 @@ async fn that_a_brief_command_is_not_answered_says_nothing_about_a_server() {
     }
 }
 
-/// What a process is told.
+/// The messages that a process receives.
 #[derive(Default)]
 pub(super) struct Heard(Mutex<Vec<String>>);
 
@@ -112,7 +112,7 @@ impl Events for Heard {
 }
 
 #[test]
-fn too_few_votes_are_final_without_a_majority_to_come_and_late_when_time_was_all_that_lacked() {
+fn too_few_votes_are_final_if_no_majority_can_follow_and_late_if_only_time_was_short() {
     for servers in [3_usize, 5, 7] {
         for (never, late, other) in (0..=servers)
             .flat_map(|never| (0..=servers).map(move |late| (never, late)))

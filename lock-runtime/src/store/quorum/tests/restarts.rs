@@ -11,7 +11,7 @@ use crate::store::Renewed;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Two of three servers forget a lock that is held. They are as old as the other manager believes.
+/// Two of three servers forget a held lock. They are as old as the other manager believes.
 #[tokio::test(start_paused = true)]
 async fn servers_whose_clocks_are_set_forward_after_their_restart_do_not_vote_sooner() {
     let steps = [Duration::ZERO, 31 * SECOND, 3600 * SECOND, Duration::from_hours(23)];
@@ -36,7 +36,7 @@ async fn servers_whose_clocks_are_set_forward_after_their_restart_do_not_vote_so
     }
 }
 
-/// Each manager lives for a second, and the next manager starts without its knowledge.
+/// Each manager lives for a second, and the next one starts without its knowledge.
 #[tokio::test(start_paused = true)]
 async fn a_server_votes_again_after_a_day_also_when_no_manager_sees_it_for_long() {
     let sighted = world::World::of(3);

@@ -1,4 +1,4 @@
-//! [`World`]: servers in memory that fail as they are told.
+//! [`World`]: in-memory servers that fail on command.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -10,11 +10,10 @@ use crate::BackendError;
 use crate::clock::Deadline;
 use crate::share::Share;
 use crate::store::memory::MemoryStore;
-use crate::store::server_age::{Age, Sighting};
-use crate::store::voter::{Eligibility, Voter};
+use crate::store::voter::{Age, Eligibility, Sighting, Voter};
 use crate::store::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, StoreKind, TicketAnswer, exactly_one,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Reach, Release, Renewal, Renewed, Seen, Store,
+    StoreError, StoreKind, TicketAnswer, exactly_one,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -22,7 +21,7 @@ use crate::token::Token;
 pub(super) const KEY: &str = "p:k";
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 pub(super) const COMMAND: Duration = Duration::from_millis(500);
-/// No lease is longer.
+/// The longest lease.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 /// How a server behaves.
@@ -30,32 +29,32 @@ pub(super) const LONGEST: Duration = Duration::from_secs(30);
 pub(super) enum Mode {
     Up,
     Refuses,
-    /// It executes nothing, and does not answer.
+    /// Executes nothing, and does not answer.
     Silent,
-    /// It executes the verb, and its answer does not arrive.
+    /// Executes the verb, but its answer does not arrive.
     Mute,
-    /// It executes the verb only after this time.
+    /// Executes the verb only after this time.
     Late(Duration),
 }
 
-/// A server in memory.
+/// An in-memory server.
 #[derive(Debug)]
 pub(super) struct Server {
     name: String,
     store: Arc<MemoryStore>,
     mode: Mutex<Mode>,
     pub(super) eligibility: Mutex<Eligibility>,
-    /// Its last restart, if it had one.
+    /// Its last restart, if any.
     restarted: Mutex<Option<Restarted>>,
     sighting: Sighting,
 }
 
-/// A server process that started without the data of the process before.
+/// A server process that started without its predecessor's data.
 #[derive(Clone, Debug)]
 struct Restarted {
     run_id: String,
     at: Instant,
-    /// How far its wall clock was set forward since.
+    /// How far its wall clock has been set forward since.
     step: Duration,
 }
 
@@ -77,7 +76,7 @@ impl Server {
         *self.mode.lock().unwrap()
     }
 
-    /// Plays a verb in the way of the server's mode.
+    /// Runs a verb according to the server's mode.
     async fn play<T>(&self, by: Deadline, verb: impl AsyncFnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let silence = || StoreError { out_of_time: true, ..StoreError::later(BackendError::new("no answer")) };
         let limit = by.span().min(COMMAND);
@@ -122,11 +121,11 @@ impl Store for Shared {
         self.play(by, async || self.store.ask(asks, by).await).await
     }
 
-    async fn release_one(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+    async fn release_one(&self, release: &Release, by: Deadline) -> Result<Ownership, StoreError> {
         self.play(by, async || self.store.release_one(release, by).await).await
     }
 
-    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Ownership> {
         self.play(by, async || self.store.release(releases, by).await).await
     }
 
@@ -157,8 +156,8 @@ impl Store for Shared {
         self.play(by, async || self.store.adopt(adoption, by).await).await
     }
 
-    async fn force(&self, key: &str, by: Deadline) -> Result<Forced, StoreError> {
-        self.play(by, async || self.store.force(key, by).await).await
+    async fn force(&self, key: &str, one: Option<(Share, Token)>, by: Deadline) -> Result<Forced, StoreError> {
+        self.play(by, async || self.store.force(key, one.clone(), by).await).await
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
@@ -192,7 +191,7 @@ impl Voter for Shared {
     }
 }
 
-/// Servers, and a process's view of them.
+/// Servers, and one process's view of them.
 pub(super) struct World {
     pub(super) servers: Vec<Shared>,
     pub(super) quorum: Quorum<Shared>,
@@ -203,7 +202,7 @@ impl World {
         Self::with_clocks(&vec![0; count])
     }
 
-    /// Each server's clock is ahead by its number of microseconds.
+    /// Server `i`'s clock is `ahead[i]` µs ahead.
     pub(super) fn with_clocks(ahead: &[u64]) -> Self {
         let server = |(number, ahead): (usize, &u64)| {
             Arc::new(Server {
@@ -219,7 +218,7 @@ impl World {
         Self { quorum: Quorum::new(servers.clone(), PATIENCE, Grants::default()), servers }
     }
 
-    /// Another process on the same servers.
+    /// Another process with the same servers.
     pub(super) fn other(&self) -> Self {
         Self { servers: self.servers.clone(), quorum: Quorum::new(self.servers.clone(), PATIENCE, Grants::default()) }
     }
@@ -228,7 +227,7 @@ impl World {
         *self.servers[number].mode.lock().unwrap() = mode;
     }
 
-    /// Restarts a server, whose wall clock is set forward just after.
+    /// Restarts a server; its wall clock is set forward right after.
     pub(super) async fn restart(&self, number: usize, step: Duration) {
         let server = &self.servers[number];
         if let Some(owner) = server.store.look(KEY).0 {
@@ -245,7 +244,7 @@ impl World {
         self.servers.iter().map(owner).collect()
     }
 
-    /// One server grants a token by itself.
+    /// Grants a token on a single server.
     pub(super) async fn give(&self, number: usize, token: &str) {
         let answer = self.servers[number].store.claim(&ask(token), by()).await;
         assert!(matches!(answer, Ok(Answer::Granted(_))));
@@ -260,7 +259,7 @@ impl World {
     }
 
     pub(super) async fn release(&self, token: &str) -> Result<bool, StoreError> {
-        self.quorum.release_one(&ask(token).withdrawal(), by()).await.map(|it| it.ownership == Ownership::Owned)
+        self.quorum.release_one(&ask(token).withdrawal(), by()).await.map(|it| it == Ownership::Owned)
     }
 
     pub(super) async fn renew(&self, token: &str) -> Result<Renewed, StoreError> {

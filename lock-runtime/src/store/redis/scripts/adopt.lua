@@ -1,5 +1,5 @@
--- Replaces a ticket by the token of its adopter, which owns the lock from then on. Idempotent for the token.
--- Rules of docs/protocol.md: 2 (nothing after its not_after), 11 (a grant starts as a claim), 24 (one adopter for a ticket).
+-- Replaces a ticket with the adopter's token, which owns the lock from then on. Idempotent for the token.
+-- Rules of docs/protocol.md: 2 (nothing after its not_after), 11 (a grant starts as a claim), 24 (one adopter per ticket).
 --
 -- KEYS  lock, queue, fence, shared
 -- ARGV  ticket, token, its capacity ('' = it has the lock alone), claim in ms, fencing tokens wanted,
@@ -7,8 +7,8 @@
 -- Returns { now µs, answer }, an answer being
 --   { 1, ms to live, 1 if another process waits, first fencing token or 0 }   the token owns the lock
 --   { 0 }                                                                     the ticket is over, or was adopted
---   { 2 }                                                                     the token adopted it, and the lock was released by
---                                                                             force since (rule 21)
+--   { 2 }                                                                     the token adopted it, and the lock was later
+--                                                                             released by force (rule 21)
 --   { -1 }                                                                    too late to adopt
 
 -- include values.lua
@@ -18,7 +18,7 @@ local lock, queue, fence, shared = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ticket, token, capacity, claim = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local fences, not_after = tonumber(ARGV[5]), tonumber(ARGV[6])
 
--- Whether the ticket stands, whether its adopter has replaced it before, and whether the lock was taken from the adopter since.
+-- Whether the ticket is valid, whether its adopter has already replaced it, and whether the lock has been taken from the adopter.
 local function look(value)
   if capacity == '' then
     return value == ticket, value == token, value == token .. FORCED
@@ -30,7 +30,7 @@ local function look(value)
   return value == SHARED and has(ticket), value == SHARED and has(token), value == SHARED .. FORCED and has(token)
 end
 
--- The end comes first, and once more, as in ticket.lua. Rule 9: the last write is the grant.
+-- PEXPIRE comes first and the value sets the end again, as in ticket.lua. Rule 9: the last write is the grant.
 local function replace()
   if capacity == '' then
     redis.call('PEXPIRE', lock, claim)

@@ -1,6 +1,6 @@
--- Asks for locks. Each lock is granted, or the token joins its queue where that is wanted.
--- Idempotent: a token that owns its lock, or waits in its queue, stays there.
--- A lock that is shared is busy until its last shared lease has ended (rule S2).
+-- Asks for locks. Each lock is granted, or its token joins the queue if it wants to.
+-- Idempotent: a token that owns its lock or waits in its queue stays there.
+-- A shared lock is busy until its last shared lease has ended (rule S2).
 -- Rules of docs/protocol.md: 2 (no ask after its not_after), 4 (the head of the queue first), 5 (asks are repeated), 11 (a
 -- grant starts as a claim).
 --
@@ -12,7 +12,7 @@
 --   { 1, ms to live, 1 if another process waits, first fencing token or 0 }   granted
 --   { 0, ms to live (-1: no end), owner's token, ms to pause before the ask is repeated }     busy
 --   { -1 }                                                                    too late to ask
---   { -2, message }                                                           an error with this key alone
+--   { -2, message }                                                           an error with this key only
 
 local tag = ARGV[#KEYS / 3 * 5 + 1]
 
@@ -26,7 +26,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   end
   local entry = claim .. '|' .. token
   local owner = read(lock)
-  -- Most often nothing is there, and nobody waits: one command finds out both.
+  -- Usually the lock is free and nobody waits: one command checks both.
   local is_new = owner == '' and redis.call('EXISTS', lock, queue) == 0
   if owner == '' and (is_new or redis.call('EXISTS', lock) == 0) then
     owner = nil

@@ -1,5 +1,5 @@
--- Runs when the server refused a script because of a missing right, or a release for any reason. Names the missing rights, and does
--- a release with the commands that the user may run. `{<lock>}:…` is no key of this script: the user may lack the right to that key.
+-- Runs when the server refused a script because of a missing right, or refused a release for any reason. Names the missing rights, and
+-- releases with the commands that the user may run. `{<lock>}:…` is not a key of this script: the user may lack the right to that key.
 --
 -- KEYS  lock
 -- ARGV  token to release ('' = none), the capacity of a shared lease ('' = an exclusive one)
@@ -20,7 +20,7 @@ end
 if ARGV[1] ~= '' and ARGV[2] ~= '' then
   local shared, member = '{' .. lock .. '}:shared', ARGV[2] .. '|' .. ARGV[1]
   if type(redis.pcall('ZREM', shared, member)) == 'table' then
-    redis.pcall('ZADD', shared, 'XX', '0', member) -- a lease whose end has come is not there any more
+    redis.pcall('ZADD', shared, 'XX', '0', member) -- a lease whose end has passed no longer exists
   end
   local last = redis.pcall('ZRANGE', shared, '-1', '-1', 'WITHSCORES')
   local is_none = last[2] == '0' or string.find(last.err or '', '^WRONGTYPE') or redis.pcall('EXISTS', shared) == 0
@@ -42,7 +42,7 @@ local function needs(right, ...)
   return allowed
 end
 
--- All on the lock's own key: the user may use it, or this script would not run.
+-- All on the lock's own key: without the right to it this script would not run.
 needs('+set', 'SET', lock, '')
 if not may_read(lock) then
   missing[#missing + 1] = '+get'

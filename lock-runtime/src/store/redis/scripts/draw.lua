@@ -1,4 +1,4 @@
--- Draws fencing tokens for a lock that is owned: rules 8 (each number is greater than all before) and L2 of docs/protocol.md.
+-- Draws fencing tokens for an owned lock: rules 8 (each number is greater than all before) and L2 of docs/protocol.md.
 --
 -- KEYS  lock, fence
 -- ARGV  token, count

@@ -1,14 +1,14 @@
--- Releases locks that nobody waits for: most releases are of this kind, and this script is the cheapest. Idempotent.
--- A single release has a short way: it needs no tables. Of several, one EXISTS looks for waiters at all locks, and one DEL releases
--- all of them: each command costs as much as the rest. Of a value only the beginning is read, as in values.lua; a user without the
--- right to that has release.lua read it.
+-- Releases locks that nobody waits for. Most releases are of this kind, and this script is the cheapest. Idempotent.
+-- A single release takes a short path without tables. For several releases one EXISTS checks all queues, and one DEL releases all free
+-- locks: each command costs as much as the rest. Only the beginning of a value is read, as in values.lua; when the user lacks the right
+-- to that, release.lua reads it.
 --
 -- KEYS  the lock of each release, then the queue of each, in the same order
 -- ARGV  per release: token
--- Returns the number of releases if each token owned its lock and nobody waits for any of them: all locks are free now
+-- Returns the number of releases if each token owned its lock and nobody waits for any of them: all locks are now free
 --   or { answer… }, an answer being
---   1 if the token owned the lock and nobody waits: the lock is free now
---   0 otherwise: nothing was changed, and release.lua has to run
+--   1 if the token owned the lock and nobody waits: the lock is now free
+--   0 otherwise: nothing has changed, and release.lua has to run
 
 local call, pcall = redis.call, redis.pcall
 local count = #ARGV

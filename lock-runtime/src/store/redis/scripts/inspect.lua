@@ -1,9 +1,9 @@
--- Looks at a lock, and changes nothing.
+-- Reads a lock without changing anything.
 --
 -- KEYS  lock, queue, shared
--- ARGV  how many waiting processes, and how many shared leases, to name
+-- ARGV  how many waiting processes and how many shared leases to list
 -- Returns { }                                                        nobody has the lock
---   or { owner's token, ms to live (-1: no end), { queue entry… } }  no entries when something else is at the queue's key
+--   or { owner's token, ms to live (-1: no end), { queue entry… } }  no entries when the queue's key has another type
 --   or the same and { "<capacity>|<token>"… }                        the lock is shared: the first value is its mark
 
 -- include values.lua

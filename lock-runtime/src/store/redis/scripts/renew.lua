@@ -1,12 +1,12 @@
 -- Lengthens leases that are still owned: confirms claims, renews, and verifies after a reconnect.
 -- Rules of docs/protocol.md: 6 (PEXPIRE GT never shortens a lease, so a late or repeated renewal does no harm), 10 (only the
--- owner's token renews). GT never gives an end to a key that has none, because somebody took its end away: NX does.
--- A value of another type is nobody's token.
+-- owner's token renews). GT sets no end on a key that has none, because somebody removed it. NX does.
+-- A value of another type matches no token.
 --
--- Of a value only the beginning is read, as in values.lua; a user without the right to that reads all of it.
+-- Only the beginning of a value is read, as in values.lua; a user without the right to that reads all of it.
 --
--- The last read arms the alarms, when `CLIENT CACHING YES` came before the script. A write of the same connection disarms an
--- alarm, so the read comes after all writes.
+-- The last read arms the alarms if `CLIENT CACHING YES` came before the script. A write on the same connection disarms an alarm,
+-- so the read comes after all writes.
 --
 -- KEYS  per lease: lock
 -- ARGV  per lease: token, lease in ms; then `arm` to arm the alarms

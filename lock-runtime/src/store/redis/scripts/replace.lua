@@ -1,25 +1,25 @@
--- Asks for a lock in place of its owner: who asks is the first waiter from now on, and the owner is told to stop. Of several requests
--- that ask so only the newest gets the lock; an older one that waits is told to ask, and learns it from the answer. Idempotent: a request
--- that is the newest takes nothing more.
--- Rules of docs/protocol.md: 2 (no ask after its not_after), 11 (a grant starts as a claim), 21 (the owner is told, and has a claim
+-- Asks for a lock in place of its owner: the asker becomes the first waiter, and the owner is told to stop. When several requests
+-- replace, only the newest gets the lock; an older one that waits is told to ask, and the answer says that it has been replaced.
+-- Idempotent: a request that is the newest takes nothing more.
+-- Rules of docs/protocol.md: 2 (no ask after its not_after), 11 (a grant starts as a claim), 21 (the owner is notified and has a claim
 -- to stop), 25 (the newest wins).
 --
 -- KEYS  lock, queue, fence
 -- ARGV  token, claim in ms, 1 (it waits), fencing tokens wanted, server time in µs after which the asker has given up (0 = never),
---       how long the owner may take to stop, in ms, the first token under which the request asked so, 1 if that was ever answered
+--       how long the owner may take to stop, in ms, the first token of the request, 1 if an ask of the request was ever answered
 --       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
--- Returns as ask.lua, or { now, { 2 } } when a newer request has come
+-- Returns as ask.lua, or { now, { 2 } } when there is a newer request
 
 -- include values.lua
 -- include queue.lua
 -- include take.lua
 
-local FIRST = -1 -- the score of who asks so: others have times, so it comes before them
-local NEWEST_TTL = 3600000 -- in ms: who still waits has asked many times until then
-local NEWEST_BYTES = 4000 -- of the requests that came before this many bytes of others, only those are known that were answered
+local FIRST = -1 -- the score of a request that replaces; the others have times, so it sorts first
+local NEWEST_TTL = 3600000 -- in ms; a request that still waits has asked many times by then
+local NEWEST_BYTES = 4000 -- an older request than these bytes hold is known only if it was answered
 
--- The requests that came last, the newest first, and whether `request` is the newest, or comes only now. It is neither when a newer one
--- has come since.
+-- The last requests, the newest first; whether `request` is the newest; and whether it is new. Both are false when a newer one has been
+-- seen since.
 local function find(lock, request, is_answered)
   local newest = read('{' .. lock .. '}:newest', '', NEWEST_BYTES)
   local place = string.find(newest, request, 1, true)
@@ -31,7 +31,7 @@ local function note(lock, request, newest)
   redis.call('SET', '{' .. lock .. '}:newest', requests, 'PX', NEWEST_TTL)
 end
 
--- Puts `entry` in front of all others. An older request that waits there leaves, and is told to ask.
+-- Puts `entry` in front of all others. An older request at the front leaves, and is told to ask.
 local function join_first(lock, queue, entry)
   local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
   if first[1] and first[1] ~= entry and tonumber(first[2]) == FIRST then
@@ -43,9 +43,14 @@ local function join_first(lock, queue, entry)
   redis.call('PEXPIRE', queue, QUEUE_TTL)
 end
 
--- What another client has written without an end may be data of an application, which nobody would write again. It is waited for.
+-- A value of another client without an end may be an application's data, which nobody would write again. So this waits for it.
 local function may_be_data(lock, owner)
   return not channel(owner) and not string.find(owner, SHARED, 1, true) and redis.call('PTTL', lock) == -1
+end
+
+-- A lock that rests after a dropped body: commands of that body may still arrive (rule 23). So this waits for it, too.
+local function is_delayed(owner)
+  return ends_with(owner, '|delayed|rests')
 end
 
 local function replace(lock, queue, fence, token, claim, fences, not_after, stop, request, is_answered)
@@ -69,7 +74,7 @@ local function replace(lock, queue, fence, token, claim, fences, not_after, stop
     end
     if not owner then
       hand_off(lock, queue, token)
-    elseif is_new and not may_be_data(lock, owner) then
+    elseif is_new and not may_be_data(lock, owner) and not is_delayed(owner) then
       take(lock, queue, owner, stop, token)
     end
     owner = value_of(lock)

@@ -1,17 +1,17 @@
 -- The code about shared leases: those of readers, and of permits. See "Shared leases" in docs/protocol.md.
 --
--- While a lock is shared, its own key holds a mark that is no token. Two more keys are in the same cluster slot:
+-- While a lock is shared, its key holds a mark that is not a token. Two more keys are in the same cluster slot:
 --   {<lock>}:shared  zset: one "<capacity>|<token>" per shared lease, by the end of the lease in ms of the server's clock
 --   {<lock>}:head    string: "<µs> <1 if it has asked since> <queue entry>", until when the first waiter counts as alive
 -- The capacity of a reader is 0: there is no limit. A waiter for a shared lease is "<claim ms>s<capacity>|<token>" in the queue.
--- A shared lease is there while the lock has the mark, and the lease's end has not come (rule S1).
+-- A shared lease exists while the lock has the mark and the lease's end has not passed (rule S1).
 
 local shares = {}
 
 local HEAD_LIFE = 2000000 -- in µs; the first waiter repeats its ask every 0.9 s
-local NEW_HEAD_LIFE = 1750000 -- the same until its first ask: the second beat of another waiter finds out
-local HEAD_TTL = 15000 -- in ms; longer than a waiter pauses that looks at the note
-local MOST_TOLD = 100 -- how many owners hear of a waiter at once; an ask that is repeated tells more of them
+local NEW_HEAD_LIFE = 1750000 -- in µs; before its first ask. The second beat of another waiter notices a dead one
+local HEAD_TTL = 15000 -- in ms; in ms; longer than the pause of a waiter that reads the note
+local MOST_TOLD = 100 -- how many owners are notified of a waiter at once; its next asks notify more of them
 
 local function first_of(queue)
   return call_or({}, 'ZRANGE', queue, 0, 0)[1]
@@ -25,13 +25,13 @@ function shares.head_of(lock)
   return '{' .. lock .. '}:head'
 end
 
--- Removes the shared leases that have ended. Returns whether any is left: none is in a value of another type.
+-- Removes the shared leases that have ended. Returns whether any is left: a value of another type has none.
 function shares.clean(lock)
   local over = number(math.floor(now() / 1000))
   return call_or(nil, 'ZREMRANGEBYSCORE', shares.of(lock), '-inf', over) and redis.call('EXISTS', shares.of(lock)) == 1
 end
 
--- The same for who asks, which writes only when it must: after a first write a server whose memory is full does all others, too.
+-- Like `clean`, but writes only if it must: after a first write, a server whose memory is full allows all further writes, too.
 function shares.has(lock)
   local first = call_or({}, 'ZRANGE', shares.of(lock), 0, 0, 'WITHSCORES')
   if first[1] and tonumber(first[2]) <= math.floor(now() / 1000) then
@@ -40,7 +40,7 @@ function shares.has(lock)
   return first[1] ~= nil
 end
 
--- Makes the lock, and the list of its shared leases, last until the last of these leases ends.
+-- Makes the lock and the list of its shared leases last until the last of these leases ends.
 function shares.keep(lock)
   local last = redis.call('ZRANGE', shares.of(lock), -1, -1, 'WITHSCORES')[2]
   redis.call('PEXPIREAT', shares.of(lock), last)
@@ -51,12 +51,12 @@ function shares.end_of(claim)
   return math.ceil(now() / 1000) + claim
 end
 
--- Grants a shared lease. On a lock that is free, call `start` before. Call `keep` after the last of them.
+-- Grants a shared lease. On a free lock, call `start` before. Call `keep` after the last of them.
 function shares.add(lock, member, claim)
   redis.call('ZADD', shares.of(lock), number(shares.end_of(claim)), member)
 end
 
--- What is left of earlier shared leases is not brought back: somebody else had the lock since.
+-- Deletes what is left of earlier shared leases, which must not be valid again: somebody else has had the lock since.
 function shares.start(lock)
   if redis.call('EXISTS', shares.of(lock)) == 1 then
     redis.call('DEL', shares.of(lock))
@@ -67,14 +67,14 @@ function shares.fits(lock, capacity)
   return capacity == 0 or redis.call('ZCARD', shares.of(lock)) < capacity
 end
 
--- Claim, member, capacity and token of a waiter for a shared lease; nothing for any other entry of the queue.
+-- Claim, member, capacity and token of a waiter for a shared lease; nothing for any other queue entry.
 function shares.parse(entry)
   local claim, member, capacity, token = string.match(entry or '', '^(%d+)s((%d+)|(.+))$')
   return claim, member, tonumber(capacity), token
 end
 
 -- Grants shared leases to the first waiters, as many as fit (rule S3: the queue has one order for all). Call it only when the
--- lock is shared, or after `start`. `first` is an entry that was taken from the queue already. `caller` is a token that
+-- lock is shared, or after `start`. `first` is an entry that was already removed from the queue. `caller` is a token that
 -- reads the outcome from this script's reply. Returns whether the lock is shared now.
 -- As in `hand_off`, waiters whose channel has no listener are passed over (rule 3). A dead first waiter leaves (rule S4).
 function shares.admit(lock, queue, caller, first)
@@ -118,7 +118,7 @@ function shares.admit(lock, queue, caller, first)
   end
 end
 
--- The note about the first waiter: until when it counts as alive, whether it has asked itself since it is the first, and its entry.
+-- The note about the first waiter: until when it counts as alive, whether it has asked since it became the first, and its entry.
 local function read_head(lock)
   return string.match(read(shares.head_of(lock), ''), '^(%d+) ([01]) (.*)$')
 end
@@ -127,7 +127,7 @@ local function note_head(lock, entry, life, has_asked)
   redis.call('SET', shares.head_of(lock), number(now() + life) .. ' ' .. has_asked .. ' ' .. entry, 'PX', HEAD_TTL)
 end
 
--- Whether the first waiter is alive (rule S4): it has asked lately; or it has just come to be the first, and hears that.
+-- Whether the first waiter is alive (rule S4): it has asked lately, or it has just become the first and received the message about it.
 function shares.head_lives(lock, entry)
   local till, _, noted = read_head(lock)
   if noted == entry then
@@ -140,7 +140,7 @@ function shares.head_lives(lock, entry)
   return lives
 end
 
--- Whether the first waiter asks: then others need not look whether it is alive.
+-- Whether the first waiter asks: then the others need not check whether it is alive.
 function shares.head_asks(lock)
   local till, has_asked = read_head(lock)
   return has_asked == '1' and now() <= tonumber(till)
@@ -152,7 +152,7 @@ function shares.is_next(queue, entry)
   return not head or head == entry
 end
 
--- Tells the owners of shared leases that `entry` waits. The process `but` is not told.
+-- Notifies the owners of shared leases that `entry` waits, except the process `but`.
 function shares.tell(lock, queue, entry, but)
   if first_of(queue) == entry then
     note_head(lock, entry, HEAD_LIFE, 1)
@@ -165,8 +165,8 @@ function shares.tell(lock, queue, entry, but)
   end
 end
 
--- The token of a shared lease, and for how many ms it has the lock: of the lease at `place`. 0 is the one that ends first, -1 the
--- one that ends last. nil when there is none.
+-- The token of the shared lease at `place`, and for how many more ms it has the lock. Place 0 ends first, -1 ends last. nil when there is
+-- none.
 function shares.holder(lock, place)
   local lease = redis.call('ZRANGE', shares.of(lock), place, place, 'WITHSCORES')
   if lease[1] then

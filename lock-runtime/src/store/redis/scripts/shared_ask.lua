@@ -1,4 +1,4 @@
--- Asks for shared leases. Each is granted, or the token joins the lock's queue where that is wanted. Idempotent, as ask.lua.
+-- Asks for shared leases. Each is granted, or its token joins the queue if it wants to. Idempotent, like ask.lua.
 -- Rules of docs/protocol.md: 2 (no ask after its not_after), 4 (the head of the queue first), S1 to S4 (shared leases).
 --
 -- KEYS  per ask: lock, queue, fence, shared, head
@@ -32,7 +32,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
     end
   end
   if owner == SHARED and not redis.call('ZSCORE', shared, member) then
-    shares.admit(lock, queue, token) -- a lease that has ended by itself may have left room
+    shares.admit(lock, queue, token) -- a lease that expired may have made room
     if not redis.call('ZSCORE', shared, member) and shares.fits(lock, capacity) and shares.is_next(queue, entry) then
       if redis.call('EXISTS', queue) == 1 then
         pcall(leave, queue, entry)
@@ -54,18 +54,18 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
     return { 1, ends - math.ceil(now() / 1000), redis.call('EXISTS', queue), first }
   end
   if owner == SHARED .. FORCED and call_or(false, 'ZSCORE', shared, member) then
-    return { 0, redis.call('PTTL', lock), token .. FORCED, 0 } -- rule 21: what it had was taken before it knew
+    return { 0, redis.call('PTTL', lock), token .. FORCED, 0 } -- rule 21: its lease was taken before it knew of it
   end
   local pause, is_to_tell = 0, false
   if wait == 1 then
     pause, is_to_tell = join(queue, entry)
   end
-  -- Rule S4: who would fit but for those in front looks after the first of them, unless that one asks itself.
+  -- Rule S4: a waiter that would fit but for those in front of it checks on the first of them, unless that one asks itself.
   if pause > 0 and owner == SHARED and shares.fits(lock, capacity) and not shares.head_asks(lock) then
     pause = 0
   end
   if is_to_tell and owner == SHARED then
-    -- The other permits of the same process are no reason to end what it does.
+    -- The other permits of the same process need not end for this ask.
     shares.tell(lock, queue, entry, channel(token))
   elseif is_to_tell then
     tell(owner, 'wait ' .. lock)

@@ -1,4 +1,4 @@
--- Draws fencing tokens for a shared lease that is owned: rules 8 (each number is greater than all before) and L2.
+-- Draws fencing tokens for an owned shared lease: rules 8 (each number is greater than all before) and L2.
 --
 -- KEYS  lock, fence, shared
 -- ARGV  token, count, capacity

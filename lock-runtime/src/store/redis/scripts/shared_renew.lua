@@ -1,5 +1,5 @@
 -- Lengthens shared leases that are still owned. Rules of docs/protocol.md: 6 (a late or repeated renewal does no harm), 10 (only
--- the owner's token renews), S1 (when a shared lease is there).
+-- the owner's token renews), S1 (when a shared lease exists).
 --
 -- KEYS  per lease: lock, shared
 -- ARGV  per lease: token, capacity, lease in ms
@@ -16,17 +16,18 @@ local function renew(lock, member, lease)
   local is_forced = value == SHARED .. FORCED
   local ends = (value == SHARED or is_forced) and call_or(false, 'ZSCORE', shared, member)
   if not ends or tonumber(ends) <= math.floor(now() / 1000) then
-    return 0
+    -- Rule 21: only this lease may have been taken by force.
+    return value == SHARED and call_or(false, 'ZSCORE', shared, member .. FORCED) and 2 or 0
   end
   if is_forced then
     return 2
   end
   local wanted, last = shares.end_of(lease), redis.call('ZRANGE', shared, -1, -1, 'WITHSCORES')[2]
   local till = number(math.max(wanted, last))
-  -- The ends of the keys come first: a script that has written may also write while memory is full.
+  -- PEXPIREAT comes first: a script that has already written may also write while memory is full.
   redis.call('PEXPIREAT', lock, till)
   redis.call('PEXPIREAT', shared, till)
-  -- Only what is still there: if the server stood still until `till`, it has deleted the list, which would come back without an end.
+  -- XX: if the server stalled until `till`, it has deleted the list, which must not be created again without an end.
   redis.call('ZADD', shared, 'XX', 'GT', number(wanted), member)
   return 1
 end

@@ -1,6 +1,6 @@
 -- The code that force.lua and replace.lua share: taking a lock from its owner (rule 21).
 
--- What stands behind a token that nobody has a body under: its lock waits for its adopter (rule 24), or rests (rule 23).
+-- The marks behind a token under which no body runs: its lock waits for its adopter (rule 24), or rests (rule 23).
 local TICKET, RESTS = '|ticket', '|rests'
 
 local function ends_with(text, mark)
@@ -11,7 +11,7 @@ local function is_unused(token)
   return ends_with(token, TICKET) or ends_with(token, RESTS)
 end
 
--- Nobody has to stop: the lock is passed on, or free.
+-- No body has to stop: the lock is passed on, or free.
 local function take_at_once(lock, queue, caller)
   if not hand_off(lock, queue, caller) then
     redis.call('DEL', lock)
@@ -19,8 +19,8 @@ local function take_at_once(lock, queue, caller)
   return 1
 end
 
--- Marks the lock, whose owner has `claim` ms to stop. The end comes first: a script that has written may also write while memory is full.
--- It comes once more with the value: a server that stood still inside of `PEXPIRE` until the end has deleted the key.
+-- Marks the lock, whose owner has `claim` ms to stop. PEXPIRE comes first: a script that has already written may also write while memory
+-- is full. SET repeats the end with the value: a server that stalled inside `PEXPIRE` until the end has deleted the key.
 local function mark(lock, value, claim)
   if redis.call('PEXPIRE', lock, claim, 'LT') == 1 then
     redis.call('SET', lock, value .. FORCED, 'PX', claim)
@@ -48,8 +48,8 @@ local function take_shared(lock, queue, value, claim, caller)
   return SHARED .. FORCED
 end
 
--- Takes the lock from whoever has it: `value` is what the lock's key holds. The owner has `claim` ms to stop. `caller` is a token
--- that reads the outcome from this script's reply. Returns as force.lua.
+-- Takes the lock from its owner: `value` is what the lock's key holds. The owner has `claim` ms to stop. `caller` is a token that reads
+-- the outcome from this script's reply. Returns as force.lua.
 local function take(lock, queue, value, claim, caller)
   if value == SHARED or value == SHARED .. FORCED then
     return take_shared(lock, queue, value, claim, caller)
@@ -58,7 +58,7 @@ local function take(lock, queue, value, claim, caller)
   if not channel(token) or is_unused(token) then
     return take_at_once(lock, queue, caller)
   end
-  mark(lock, token, claim) -- also a lock that is forced already: somebody may have taken its end away
+  mark(lock, token, claim) -- also a lock that is forced already: somebody may have removed its end
   tell(token, 'forced ' .. token .. ' ' .. lock)
   return token .. FORCED
 end

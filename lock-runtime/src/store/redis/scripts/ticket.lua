@@ -1,12 +1,12 @@
--- Replaces an owner's token by a ticket: the lock waits for its adopter for so long, and then it is free. Idempotent.
+-- Replaces an owner's token with a ticket: the lock waits for its adopter until the ticket expires, and is then free. Idempotent.
 -- Rules of docs/protocol.md: 10 (only the owner's token does this), 24 (a lock that waits for its adopter).
 --
--- The end comes first: a script that has written may also write while memory is full. It comes once more with the value: a server that
--- stood still inside of `PEXPIRE` until the end has deleted the key.
+-- PEXPIRE comes first: a script that has already written may also write while memory is full. SET repeats the end with the value: a
+-- server that stalled inside `PEXPIRE` until the end has deleted the key.
 --
 -- KEYS  lock, shared
 -- ARGV  token, its capacity ('' = it has the lock alone), ticket, for how many ms the ticket is good
--- Returns 1 if the token owned the lock, or the ticket stands there already, 2 if the lock was
+-- Returns 1 if the token owned the lock, or the ticket is already there, 2 if the lock was
 -- released by force (rule 21), else 0
 
 -- include values.lua

@@ -1,5 +1,5 @@
 -- The code about the queue, for scripts that need it only when somebody waits: most locks are free, and nobody waits for them.
--- `tag` is what stands for the sharded channels of the slot: see queue.lua.
+-- `tag` names the sharded channels of the slot: see queue.lua.
 local queueing
 local function waiting()
   queueing = queueing or (function()

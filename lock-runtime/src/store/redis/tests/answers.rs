@@ -22,7 +22,7 @@ fn answer(value: Value, fences: u32) -> Result<Answer, StoreError> {
     read_answer(value, &ask(fences), Anchor { sent: Moment::now(), store_micros: 7, drift: Drift::DEFAULT, node: None })
 }
 
-/// Whether another process waits, and the first fencing token. The lease has `millis` left.
+/// Whether another process waits, and the first fencing token. The lease must have `millis` left.
 #[track_caller]
 fn granted(outcome: Result<Answer, StoreError>, millis: u64) -> (bool, Option<u64>) {
     let Answer::Granted(Grant { until, contended, fence }) = outcome.unwrap() else { panic!("it is busy") };
@@ -44,7 +44,7 @@ fn an_answer_grants_or_names_who_has_the_lock() {
     assert_eq!(granted(answer(Value::Array(array([1, 2500, 0, 0])), 0), 2500), (false, None));
     assert_eq!(granted(answer(Value::Array(array([1, 2500, 1, 77])), 2), 2500), (true, Some(77)));
     assert_eq!(granted(answer(Value::Array(array([1, -2, 2, 0])), 1), 0), (false, None));
-    assert_eq!(granted(answer(Value::Array(array([1, 2500, 0, 77])), 0), 2500), (false, None), "none were asked for");
+    assert_eq!(granted(answer(Value::Array(array([1, 2500, 0, 77])), 0), 2500), (false, None), "none was asked for");
     assert_eq!(busy(answer(owned([0, 900], "o", &[0]), 0)), ("o".to_owned(), Some(901), false, Some(7)));
     assert_eq!(busy(answer(owned([0, -1], "o", &[0]), 0)), ("o".to_owned(), None, true, Some(7)));
     assert_eq!(busy(answer(owned([0, 1], "o", &[8000]), 0)), ("o".to_owned(), Some(2), false, Some(7)));
@@ -55,8 +55,8 @@ fn an_answer_grants_or_names_who_has_the_lock() {
 fn a_claim_is_granted_confirmed_or_refused() {
     let claimed = |value| read_claimed(value, &ask(0), Moment::now(), Drift::DEFAULT);
     assert_eq!(granted(claimed(Value::Okay), 2000), (false, None));
-    assert_eq!(busy(claimed(Value::Nil)), (String::new(), None, false, None), "whose it is was not asked for");
-    assert_eq!(granted(claimed(text_of(TOKEN)), 0), (false, None), "how much is left of it is not known");
+    assert_eq!(busy(claimed(Value::Nil)), (String::new(), None, false, None), "the owner was not asked for");
+    assert_eq!(granted(claimed(text_of(TOKEN)), 0), (false, None), "its remaining time is not known");
     for value in [text_of("o"), Value::SimpleString("o".to_owned())] {
         assert_eq!(busy(claimed(value)), ("o".to_owned(), None, false, None));
     }
@@ -64,34 +64,18 @@ fn a_claim_is_granted_confirmed_or_refused() {
 }
 
 #[test]
-fn a_release_says_whether_it_was_owned_and_how_the_ask_fared_that_went_along() {
-    let released = |value, asks_again| {
-        read_released(value, &release("p:k", asks_again), Moment::now(), (Drift::DEFAULT, None)).unwrap()
-    };
+fn a_release_says_whether_it_was_owned() {
     for (answer, ownership) in [(0, Ownership::NotOwned), (1, Ownership::Owned), (2, Ownership::Forced)] {
-        let plain = released(Value::Int(answer), true);
-        assert!(plain.ownership == ownership && plain.again.is_none());
+        assert_eq!(read_released(Value::Int(answer), &release("p:k")).unwrap(), ownership);
     }
-    let queued = released(owned([1, 9, 900], "o", &[0]), true);
-    assert_eq!(queued.ownership, Ownership::Owned);
-    assert_eq!(busy(Ok(queued.again.unwrap())), ("o".to_owned(), Some(901), false, Some(9)));
-    let endless = released(owned([0, 9, -1], "o", &[1]), true);
-    assert_eq!(endless.ownership, Ownership::NotOwned);
-    assert_eq!(busy(Ok(endless.again.unwrap())), ("o".to_owned(), None, true, Some(9)));
-    for (waits, contended) in [(0, false), (1, true)] {
-        let passed = released(owned([1, 9, 900], "again", &[waits]), true);
-        assert_eq!(granted(Ok(passed.again.unwrap()), 900), (contended, None));
-    }
-    assert!(released(owned([1, 9, 900], "again", &[0]), false).again.is_none(), "nothing went along");
 }
 
 #[test]
-fn an_error_with_one_key_is_told_of_that_key() {
+fn an_error_with_one_key_is_reported_for_that_key() {
     let failed = |message: &str| Value::Array(vec![Value::Int(-2), text_of(message)]);
     for (message, retry) in [("OOM command not allowed", Retry::Later), ("WRONGTYPE Operation", Retry::Never)] {
         let of_answer = answer(failed(message), 0).unwrap_err();
-        let of_release =
-            read_released(failed(message), &release("p:k", false), Moment::now(), (Drift::DEFAULT, None)).unwrap_err();
+        let of_release = read_released(failed(message), &release("p:k")).unwrap_err();
         for error in [of_answer, of_release] {
             assert_eq!(error.retry, retry, "{message}");
             assert!(error.problem.to_string().contains(message), "{error:?}");

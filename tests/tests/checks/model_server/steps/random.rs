@@ -1,4 +1,4 @@
-//! [`history`]: steps that are made at random.
+//! [`history`]: random steps.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -52,11 +52,10 @@ fn ask() -> impl Strategy<Value = Ask> {
 }
 
 fn release() -> impl Strategy<Value = Release> {
-    (lock(), token(), any::<bool>(), prop::option::weighted(0.3, token()))
-        .prop_map(|(lock, token, unused, again)| Release { lock, token, unused, again })
+    (lock(), token(), any::<bool>()).prop_map(|(lock, token, unused)| Release { lock, token, unused })
 }
 
-/// Readers, and permits of few.
+/// Readers, and permits of small numbers.
 fn capacity() -> impl Strategy<Value = Capacity> {
     prop_oneof![2 => Just(0), 1 => Just(1), 3 => Just(2)]
 }
@@ -75,7 +74,7 @@ fn key() -> impl Strategy<Value = String> {
     (lock(), 0..5_usize).prop_map(|(lock, which)| lock.all()[which].clone())
 }
 
-/// What strangers do, mistakes and values that are no lock's included.
+/// Commands of other clients, including mistakes and values that no lock has.
 fn by_hand() -> impl Strategy<Value = What> {
     let commands: &[&str] = &[
         "GET KEY",

@@ -1,4 +1,4 @@
-//! What the implementation and its futures have to be so that a method can be passed on.
+//! The bounds that forwarding a method puts on the implementation and its futures.
 
 use proc_macro2::Span;
 use syn::punctuated::Punctuated;
@@ -15,11 +15,11 @@ use crate::cache_lock::parse::{Interface, Member, Method};
 
 pub(super) type Bounds = Punctuated<TypeParamBound, Token![+]>;
 
-/// What the implementation has to be so that this method can be passed on.
+/// The bounds on the implementation for this method.
 pub(in super::super) fn bounds(method: &Method, runtime: &Path) -> Vec<TypeParamBound> {
     let is_asked = |bound: &&TypeParamBound| matches!(bound, TypeParamBound::Trait(bound) if bound.path.segments.last().is_some_and(|last| last.ident != "Sized"));
     let mut bounds: Vec<_> = bounds_of_self(&method.signature).filter(is_asked).cloned().collect();
-    // The call is made when the lock is held, by a future that has the proxy until then.
+    // The call is made once the lock is held, by a future that keeps the proxy until then.
     if method.lock.is_some() && is_send_future(&method.signature.output) {
         let names: &[&str] = match method.signature.receiver().map(taken) {
             None => &[],
@@ -36,8 +36,8 @@ pub(in super::super) fn bounds(method: &Method, runtime: &Path) -> Vec<TypeParam
     bounds
 }
 
-/// What else a locked method's future has until it ends: arguments and the returned value. Where the future can move to another thread, a
-/// type that the trait leaves open has to be able to, too.
+/// The values that a locked method's future keeps until it ends: arguments and the returned value. When that future must be `Send`, so must
+/// every type that the trait leaves open.
 pub(in super::super) fn bounds_of_values(method: &Method, through: &Through<'_>) -> Vec<WherePredicate> {
     let Through { interface, inner, runtime, .. } = through;
     if method.lock.is_none() || !is_send_future(&method.signature.output) {
@@ -61,7 +61,7 @@ pub(in super::super) fn bounds_of_values(method: &Method, through: &Through<'_>)
     bounds.collect()
 }
 
-/// `Self`, `Self::Row` and the parameters of the trait, and whether they are behind a reference.
+/// Finds `Self`, `Self::Row` and the parameters of the trait, and whether they are behind a reference.
 struct FindOpen<'a> {
     interface: &'a Interface,
     behind_reference: bool,
@@ -83,12 +83,12 @@ impl VisitMut for FindOpen<'_> {
         }
     }
 
-    /// What a closure takes and returns is not there while the future waits.
+    /// The future holds no value of a closure's arguments or result while it waits.
     fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
 }
 
-/// How long the implementation has to live because a future that the proxy makes has it, or knows its type. A reference to the proxy says
-/// so by itself.
+/// How long the implementation has to live because a future of the proxy holds it, or names its type. A reference to the proxy implies
+/// that.
 fn lifetime_in_future(method: &Method) -> Option<Lifetime> {
     let signature = &method.signature;
     let is_reference = matches!(signature.receiver().map(taken), Some(Taken::Reference { .. }));
@@ -101,14 +101,14 @@ fn lifetime_in_future(method: &Method) -> Option<Lifetime> {
     if written.ident != "_" && signature.generics.lifetimes().all(|own| own.lifetime != *written) {
         return Some(written.clone());
     }
-    // The method's own lifetime can't be named where the implementation is.
+    // The method's own lifetime can't be named in a bound on the implementation.
     let is_said =
         bounds_of_self(signature).any(|bound| matches!(bound, TypeParamBound::Lifetime(said) if said == written));
     (!is_reference && !is_said).then_some(forever)
 }
 
 /// `where Self: Sync` on a method.
-fn bounds_of_self(signature: &Signature) -> impl Iterator<Item = &TypeParamBound> {
+pub(super) fn bounds_of_self(signature: &Signature) -> impl Iterator<Item = &TypeParamBound> {
     let predicates = signature.generics.where_clause.iter().flat_map(|clause| &clause.predicates);
     let bounds = predicates.filter_map(|predicate| match predicate {
         WherePredicate::Type(predicate) if is_self(&predicate.bounded_ty) => Some(&predicate.bounds),
@@ -135,7 +135,7 @@ fn lifetime_of(bounds: &Bounds) -> Option<&Lifetime> {
     })
 }
 
-/// What is said of a returned future, and whether it is boxed.
+/// The bounds of a returned future, and whether it is boxed.
 fn bounds_of_future(output: &ReturnType) -> Option<(&Bounds, IsBoxed)> {
     let ReturnType::Type(_, returns) = output else { return None };
     match plain_type(returns) {
@@ -152,7 +152,7 @@ fn is_send_future(output: &ReturnType) -> bool {
     bounds_of_future(output).is_some_and(|(bounds, _)| bounds.iter().any(is_send))
 }
 
-/// A future that may outlive `self` can't wait for the lock of the proxy that it was called on.
+/// A future that may outlive `self` can't wait for the lock: the proxy that it was called on may be gone.
 pub(super) fn check_may_wait(signature: &Signature) -> syn::Result<()> {
     let is_short = match signature.receiver().map(|receiver| &receiver.kind) {
         Some(ReceiverKind::Reference(_, lifetime, _)) => lifetime.as_ref().is_none_or(|own| own.ident != "static"),
@@ -173,7 +173,7 @@ pub(super) fn check_may_wait(signature: &Signature) -> syn::Result<()> {
 }
 
 impl Interface {
-    /// Whether the type is what its implementation makes it, and no method's own.
+    /// Whether each implementation decides the type, and no method does.
     fn leaves_open(&self, of: &TypePath) -> bool {
         let names: Vec<&Ident> = of.path.segments.iter().map(|segment| &segment.ident).collect();
         let is_own = |name: &Ident| {
