@@ -95,26 +95,18 @@ impl Lock {
         {
             return Step::Hold(joined);
         }
-        let step = match self.lane_for(id, waits, request, env, now) {
+        let lane = self.lane_for(id, waits, request, env, now);
+        let step = match lane {
             _ if is_over => Step::GiveUp,
             Some(at) => {
                 let step = self.act_for_lane(at, id, request, attempt, env, now, out);
-                let lane = self.lanes.get_mut(at);
-                match &step {
-                    // What was found stays until the task has left. The keeper checks whether the answer is read, and later whether the
-                    // hold lasts.
-                    Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) | Step::GiveUp => {
-                        if let Some(lane) = lane {
-                            lane.acting = Some(Acting { id, since: now });
-                        }
-                        self.is_tracked = true;
+                // What was found stays until the task has left. The keeper checks whether the answer is read, and later whether the hold
+                // lasts.
+                if let Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) | Step::GiveUp = step {
+                    if let Some(lane) = self.lanes.get_mut(at) {
+                        lane.acting = Some(Acting { id, since: now });
                     }
-                    Step::Wait(pause)
-                        if !lane.is_some_and(|lane| lane.pending().is_some_and(PendingAsk::only_waits)) =>
-                    {
-                        self.pause(*pause + TICK, now);
-                    }
-                    _ => {}
+                    self.is_tracked = true;
                 }
                 step
             }
@@ -126,6 +118,12 @@ impl Lock {
             step @ (Step::Wait(_) | Step::Withdraw(_)) => {
                 if !waits {
                     self.waiters.add(id, Waiter::new(request));
+                }
+                // It backs off. Whatever else a task is needed for waits as long: this task would be woken for it again at once.
+                if let (Step::Wait(pause), Some(_)) = (&step, lane)
+                    && self.needs_task(env)
+                {
+                    self.pause(*pause + TICK, now);
                 }
                 step
             }

@@ -152,13 +152,17 @@ impl Stage {
 
     fn step(&mut self, id: u64, request: &ResolvedRequest) -> Step {
         let attempt = Attempt::new(request, Duration::from_secs(1), || self.now());
+        self.step_of(id, request, &attempt)
+    }
+
+    fn step_of(&mut self, id: u64, request: &ResolvedRequest, attempt: &Attempt) -> Step {
         let is_entrant = self.entrants.extract_if(.., |other| *other == id).next().is_some();
         let waker = TaskWaker::from(Arc::new(Task(id, Arc::clone(&self.woken))));
         self.tell(|lock, env, out| {
             if is_entrant {
                 lock.on_first_poll();
             }
-            let step = lock.poll(id, request, &attempt, env, env.now(), out);
+            let step = lock.poll(id, request, attempt, env, env.now(), out);
             if matches!(step, Step::Wait(_)) {
                 lock.register(id, waker, out);
             }

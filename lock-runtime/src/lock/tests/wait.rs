@@ -52,3 +52,23 @@ fn the_task_that_asks_draws_fencing_tokens_for_the_waiters() {
     }
     assert_eq!(stage.ask(first, &fenced).fences, 3);
 }
+
+/// It would find the same to do, wait again, and so on until its time to back off is over.
+#[test]
+fn a_task_that_backs_off_is_not_woken_for_what_another_task_left() {
+    let permit = ResolvedRequest { share: Share::permit(2), timeout: LEASE, ..request() };
+    let mut stage = Stage::sharing(permit.share);
+    let [first, second] = [(); 2].map(|()| stage.enter_first(&permit));
+    let [refused, failed] = [first, second].map(|id| stage.ask(id, &permit));
+    let mut attempt = Attempt::new(&permit, Duration::from_secs(1), || stage.now());
+    stage.refuse(&refused);
+    // The first ask is to be repeated, and the second task does not read its answer.
+    stage.tick_for(Duration::from_secs(9));
+    let deadline = Deadline::new(stage.now(), CLAIM);
+    let error = StoreError::no_answer();
+    stage.tell(|lock, env, _| lock.on_failed_command(&mut attempt, error, deadline, env, env.now()));
+    stage.woken();
+    assert!(matches!(stage.step_of(first, &permit, &attempt), Step::Wait(_)), "{failed:?}");
+    assert!(stage.woken().is_empty());
+    assert!(stage.tick_for(ASK_INTERVAL) || stage.woken() == [first], "after that it is woken");
+}
