@@ -194,6 +194,7 @@ impl Entry {
             }
         }
         let Some(next) = requests.get(held.len()) else { return Ok(()) };
+        times.was_refused = matches!(refused, Some(LockError::Timeout { .. }));
         let left = if times.is_try() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
         held.push(self.engine.acquire(&next.part_of(times, left, alive)).await?);
         Ok(())
@@ -217,7 +218,7 @@ impl Entry {
         let latest = if wait.is_zero() { answer } else { wait };
         let end = Deadline::new(start, latest.saturating_add(OVERTIME).max(answer));
         let latest = mutant!(TimesOfKeysAddUp => end.later_by(answer), else end);
-        Whole { give_up: Deadline::new(start, wait), latest, is_begun: false }
+        Whole { give_up: Deadline::new(start, wait), latest, is_begun: false, was_refused: false }
     }
 
     /// Starts the time of all holds. Fails when one of them was lost meanwhile.

@@ -259,6 +259,10 @@ impl Lock {
         let asked = self.pendings().find_map(PendingAsk::silent_since).filter(|asked| asked.since(began).is_zero());
         let has_waited_for_another = asked.is_some_and(|asked| now.since(asked) >= USUAL_ANSWER);
         if is_unanswered || has_waited_for_another {
+            // The last answer decides, and it was for a part before this one. The rest of the time was shorter than an answer takes.
+            if request.whole().is_some_and(|whole| whole.was_refused) {
+                return NoHold::Busy { here: false };
+            }
             return NoHold::Silent(now.since(attempt.started));
         }
         if attempt.last_answer == LastAnswer::Owned && !attempt.waited && attempt.is_over(now) {

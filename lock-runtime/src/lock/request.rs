@@ -132,6 +132,8 @@ pub(crate) struct Whole {
     pub(crate) latest: Deadline,
     /// Whether some of the time had passed before this part began.
     pub(crate) is_begun: bool,
+    /// Whether a part before this one was told that its lock is busy.
+    pub(crate) was_refused: bool,
 }
 
 impl Whole {

@@ -82,13 +82,30 @@ fn a_waiter_behind_a_task_here_reports_the_last_answer_of_the_store() {
     assert_eq!(task.word(), "failed", "the last answer decides");
 }
 
+fn whole(begun: Moment, time: Duration) -> Whole {
+    let end = Deadline::new(begun, time);
+    Whole { give_up: end, latest: end, is_begun: true, was_refused: false }
+}
+
+/// From afar, the last of several keys has less time left than an answer takes: the task waited for the ones before it.
+#[test]
+fn one_of_several_keys_without_an_answer_is_busy_if_a_key_before_it_was() {
+    for (was_refused, word) in [(false, "silent"), (true, "busy")] {
+        let begun = Moment::now();
+        let whole = Whole { was_refused, ..whole(begun, Duration::from_millis(500)) };
+        let request = request().part_of(whole, Duration::from_millis(100), &KeepAlive::new(begun));
+        let task = GivingUp::after_ask(request).failed(Duration::from_millis(100), Reach::Unanswered);
+        assert_eq!(task.word(), word);
+    }
+}
+
 /// From afar, the last of several keys may have less time left than an answer takes.
 #[test]
 fn one_of_several_keys_behind_a_task_that_asked_later_than_the_whole_request_is_busy() {
     for (before, word) in [(Duration::ZERO, "silent"), (Duration::from_secs(1), "here")] {
         let mut stage = Stage::new();
         let (begun, time) = (stage.now(), Duration::from_secs(2));
-        let whole = Whole { give_up: Deadline::new(begun, time), latest: Deadline::new(begun, time), is_begun: true };
+        let whole = whole(begun, time);
         let left = Duration::from_millis(100);
         let request = request().part_of(whole, left, &KeepAlive::new(begun));
         stage.let_pass(before);
