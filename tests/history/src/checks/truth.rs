@@ -222,8 +222,10 @@ fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
         let Some((returned, How::Unreachable, text)) = &attempt.outcome else { continue };
         let timeout = attempt.wanted.timeout();
         let time = if timeout.is_zero() { bounds.answer } else { timeout };
-        // In less than two round trips a reply may not arrive, nor can a lease of that length be used.
-        let is_short = time < bounds.round_trip * 2 || attempt.wanted.expire() < bounds.round_trip * 3;
+        // In less than two round trips a reply may not arrive, nor can a lease of that length be used. A fencing token of a quorum takes
+        // two more (rule Q3).
+        let trips = if attempt.wanted.fenced && bounds.splits { 4 } else { 2 };
+        let is_short = time < bounds.round_trip * trips || attempt.wanted.expire() < bounds.round_trip * 3;
         let first = || begun.get(&(attempt.process.as_str(), last_fault(attempt))).copied();
         let is_connecting = || first().is_some_and(|first| attempt.invoked < first + span(bounds.round_trip * 5));
         if is_short || is_connecting() {
@@ -358,6 +360,18 @@ mod tests {
             let busy = stopped.clone().asks(200, "a").refused(until, "a", How::Busy);
             assert_eq!(busy.finds_with(errors_are_true, &far(round_trip)), found, "{round_trip} ms, until {until} ms");
         }
+    }
+
+    #[test]
+    fn a_fenced_try_on_a_quorum_may_take_two_more_round_trips() {
+        let fails = |fenced, splits| {
+            let wanted = crate::Wanted { timeout: 0, expire: 900, fenced, ..crate::Wanted::default() };
+            let asks = What::Acquire { attempt: 9, key: crate::sample::KEY.into(), wanted };
+            let told = What::Refused { attempt: 9, how: How::Unreachable, text: String::new() };
+            let sample = Sample::default().and(9000, "a", asks).and(9500, "a", told);
+            sample.finds_with(errors_are_true, &Bounds { splits, ..far(195) })
+        };
+        assert_eq!([(true, true), (false, true), (true, false)].map(|(fenced, splits)| fails(fenced, splits)), [0, 1, 1]);
     }
 
     #[test]
