@@ -371,7 +371,10 @@ mod tests {
             let sample = Sample::default().and(9000, "a", asks).and(9500, "a", told);
             sample.finds_with(errors_are_true, &Bounds { splits, ..far(195) })
         };
-        assert_eq!([(true, true), (false, true), (true, false)].map(|(fenced, splits)| fails(fenced, splits)), [0, 1, 1]);
+        assert_eq!(
+            [(true, true), (false, true), (true, false)].map(|(fenced, splits)| fails(fenced, splits)),
+            [0, 1, 1]
+        );
     }
 
     #[test]
