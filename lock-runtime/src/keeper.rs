@@ -28,7 +28,7 @@ mod sending;
 pub(crate) mod thread;
 mod unread;
 
-use sending::{connect_again, repeat_asks, send_renewals};
+use sending::{Room, connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
 
 /// How many items go into one command.
@@ -46,6 +46,8 @@ pub(crate) struct Keeper {
     /// The servers at which the last command failed: one bit per server. Changes are reported.
     failing: AtomicU64,
     repeat_limit: RepeatLimit,
+    renewals: Room,
+    asks: Room,
     thread: Option<Arc<KeeperThread>>,
     is_on_thread: AtomicBool,
     /// The runtimes that a keeper without a thread runs on.
@@ -67,6 +69,8 @@ impl Keeper {
             is_connecting: AtomicBool::new(false),
             failing: AtomicU64::new(0),
             repeat_limit: RepeatLimit::default(),
+            renewals: Room::default(),
+            asks: Room::default(),
             thread,
             is_on_thread: AtomicBool::new(false),
             runtimes: Mutex::default(),

@@ -312,6 +312,12 @@ impl Core {
         self.slots_of(key).any(|slot| slot.peek(|lock| lock.uses(token)))
     }
 
+    /// Whether the `owner` was a hold of this process, and is none any more.
+    fn has_ended(&self, key: &str, owner: &Token) -> bool {
+        mutant!(EndedHoldNamed => return false);
+        self.is_own_token(owner) && !owner.is_marked() && !self.uses(key, owner)
+    }
+
     /// Whether this process keeps a lease of the lock, and no task here holds the lock.
     pub(crate) fn lingers(&self, key: &str) -> bool {
         self.slots_of(key).any(|slot| slot.peek(Lock::lingers)) && !self.is_held_here(key)

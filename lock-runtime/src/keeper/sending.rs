@@ -1,17 +1,39 @@
 //! Sends renewals and repeated asks, and handles their answers.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Keeper, follow, spawn};
 use crate::clock::Moment;
 use crate::local::{Core, Slot, Warning};
+use crate::mutex::Mutex;
 use crate::observe;
 use crate::store::{Answer, Ask, Reach, Renewal, Renewed, Retry, Store, StoreError};
 
 /// What events call the commands.
 const RENEW: &str = "renew";
 const ASK: &str = "ask";
+
+/// How many batches may be in flight to one server. A burst makes tens of thousands of renewals due at one moment. If all were sent at once,
+/// all answers would be late together, and all would be sent again.
+const BATCHES: usize = 32;
+
+/// The room for batches in flight, for each server by itself: one that hangs delays no other.
+#[derive(Debug, Default)]
+pub(super) struct Room(Mutex<HashMap<usize, Arc<Semaphore>>>);
+
+impl Room {
+    /// Waits until one more batch may be sent: first come, first served.
+    async fn of(&self, server: usize) -> Option<OwnedSemaphorePermit> {
+        mutant!(BatchesUnbounded => return None);
+        let new = || Arc::new(Semaphore::new(BATCHES));
+        let room = Arc::clone(self.0.lock().entry(server).or_insert_with(new));
+        room.acquire_owned().await.ok()
+    }
+}
 
 /// Reconnects when the keeper's connection broke. With a far server the confirmation of the next hold should not have to wait for a
 /// connection.
@@ -30,11 +52,12 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
     let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
     spawn(async move {
         let (slots, renewals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let key = slots.first().map_or("", |slot| slot.key());
+        let _room = keeper.renewals.of(keeper.store.server_of(key)).await;
         let sent = Moment::now();
         let outcome = keeper.store.renew(&renewals, keeper.by()).await;
         keeper.note_answer(sent);
         let Some(core) = core.upgrade() else { return };
-        let key = slots.first().map_or("", |slot| slot.key());
         let of_all = |error: &StoreError| keeper.on_failure(key, RENEW, error);
         let mut outcomes = outcome.inspect_err(of_all).unwrap_or_default().into_iter();
         let mut confirmed = 0;
@@ -93,13 +116,15 @@ impl Keeper {
 
 pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(Arc<Slot>, Ask)>) {
     let (slots, asks): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+    let key = asks.first().map_or("", |ask| &*ask.key);
+    let _room = keeper.asks.of(keeper.store.server_of(key)).await;
     let sent = Moment::now();
     let answers = keeper.store.ask(&asks, keeper.by()).await;
     keeper.note_answer(sent);
     let answers = match answers {
         Ok(answers) => answers,
         Err(error) => {
-            keeper.on_failure(asks.first().map_or("", |ask| &ask.key), ASK, &error);
+            keeper.on_failure(key, ASK, &error);
             for (slot, ask) in slots.iter().zip(&asks) {
                 on_failed_repetition(core, slot, ask, &error);
             }
@@ -178,6 +203,8 @@ fn withdraw_if_unused(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreEr
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::clock::Deadline;
     use crate::mutants::{Mutant, Seeded};
@@ -212,6 +239,22 @@ mod tests {
                 let ask = Ask { key, token, share: None, claim: CLAIM, wait: true, replaces: None, fences: 0, give_up };
                 assert_eq!(is_left(&slot, &ask), is_given_up && bug.is_none(), "{bug:?}");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_batches_in_flight_to_each_server_are_bounded() {
+        for (bug, is_bounded) in [(None, true), (Some(Mutant::BatchesUnbounded), false)] {
+            let _seeded = Seeded::begin(bug);
+            let room = Room::default();
+            let mut in_flight = Vec::new();
+            for _ in 0..BATCHES {
+                in_flight.push(room.of(0).await);
+            }
+            assert_eq!(room.of(0).now_or_never().is_none(), is_bounded, "{bug:?}");
+            assert!(room.of(1).now_or_never().is_some(), "another server");
+            in_flight.pop();
+            assert!(room.of(0).now_or_never().is_some());
         }
     }
 }

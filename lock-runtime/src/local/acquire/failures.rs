@@ -75,12 +75,17 @@ pub(super) fn taken(
     // A task here may hold the lock in another mode.
     let is_held_here = was_here || core.is_held_here(&request.key);
     let owner = slot.peek(|lock| lock.owner_seen().cloned()).filter(|_| !is_held_here);
+    // A hold of this process, in another mode, that has ended since. Who has the lock now is not known.
+    let is_over = owner.as_ref().is_some_and(|owner| core.has_ended(&request.key, owner));
+    let owner = owner.filter(|_| !is_over);
     let rests = owner.as_ref().is_some_and(Token::rests);
     let note = owner.as_ref().map_or_else(|| core.note_here(&request.key), Token::note);
     let held_here = is_held_here || owner.is_some_and(|owner| core.is_own_token(&owner));
     let holder = if held_here { Some(core.label().to_owned()) } else { slot.peek(Lock::holder_elsewhere) };
+    let holder = holder.filter(|_| !is_over);
     let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
-    let frees_in = if is_held_here { None } else { slot.peek(|lock| lock.frees_in(Moment::now())) };
+    let is_known = !is_held_here && !is_over;
+    let frees_in = if is_known { slot.peek(|lock| lock.frees_in(Moment::now())) } else { None };
     let error = LockError::Timeout { key, waited, holder, note, held_here, frees_in, rests };
     core.note_timeout(request, waited, &error, slot.peek(|lock| lock.holder_seen_for(slot.env())));
     error

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::clock::Deadline;
+use crate::mutants::{Mutant, Seeded};
 use crate::store::Renewed;
 use crate::{LockError, LockManager};
 
@@ -36,4 +39,24 @@ async fn a_refused_try_says_when_the_rest_of_the_lock_ends() {
     let _holder = locks.lock("p", "k").acquire().await.unwrap();
     let told = locks.lock("p", "k").timeout(Duration::ZERO).acquire().await.unwrap_err();
     assert!(matches!(told, LockError::Timeout { held_here: true, frees_in: None, .. }), "{told:?}");
+}
+
+/// Meanwhile another process has the lock, and the waiter has not asked again.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_in_another_mode_does_not_name_its_own_process_after_its_hold_has_ended() {
+    for (bug, is_named) in [(None, false), (Some(Mutant::EndedHoldNamed), true)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::builder().label("ada").in_memory();
+        let others = LockManager::builder().in_memory_with(&locks).unwrap();
+        let guard = locks.lock("p", "k").acquire().await.unwrap();
+        let next = tokio::spawn(others.lock("p", "k").acquire());
+        sleep(Duration::from_millis(20)).await;
+        let told = tokio::spawn(locks.lock("p", "k").read().timeout(Duration::from_millis(130)).acquire());
+        sleep(Duration::from_millis(20)).await;
+        guard.release().await.unwrap();
+        let _next = next.await.unwrap().unwrap();
+        let told = told.await.unwrap().unwrap_err();
+        let LockError::Timeout { holder, held_here, .. } = &told else { panic!("{told:?}") };
+        assert_eq!((holder.as_deref() == Some("ada"), *held_here), (is_named, is_named), "{bug:?}: {told:?}");
+    }
 }
