@@ -368,7 +368,7 @@ mod tests {
             let wanted = crate::Wanted { timeout: 0, expire: 900, fenced, ..crate::Wanted::default() };
             let asks = What::Acquire { attempt: 9, key: crate::sample::KEY.into(), wanted };
             let told = What::Refused { attempt: 9, how: How::Unreachable, text: String::new() };
-            let sample = Sample::default().and(9000, "a", asks).and(9500, "a", told);
+            let sample = Sample::default().held("a", 100, 200).and(9000, "a", asks).and(9500, "a", told);
             sample.finds_with(errors_are_true, &Bounds { splits, ..far(195) })
         };
         assert_eq!(
