@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::lent::{owner, with_clock_of};
 use crate::clock::{Deadline, Moment};
-use crate::local::{Batch, Core, OutstandingRelease, RepeatLimit, Schedule, Slot};
+use crate::local::{BATCH, Batch, Core, OutstandingRelease, RepeatLimit, Schedule, Slot};
 use crate::lock::{Action, Round, Trigger};
 use crate::mutex::Mutex;
 use crate::observe::metrics;
@@ -30,9 +30,6 @@ mod unread;
 
 use sending::{Room, connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
-
-/// How many items go into one command.
-const BATCH: usize = 128;
 
 /// The state that the keeper tasks of one manager share. The tasks end when the manager and all its holds are gone, and the last release is
 /// answered.
@@ -258,7 +255,8 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
     }
 }
 
-/// Sends the work that was found. Each batch is for one server and has its own task, so a command that hangs delays no other batch.
+/// Sends the work that was found. Each batch is for one server and has its own task, so a command that hangs delays no other
+/// server, and no other batch until [`BATCHES`](crate::local::BATCHES) of them hang.
 fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     let Work { renewals, asks, releases, heartbeat } = work;
     // Renewals that arm alarms go separately: an alarm that no one needs costs the server a message.

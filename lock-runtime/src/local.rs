@@ -31,7 +31,7 @@ pub(crate) use handle::{HoldHandle, Reentry};
 pub(crate) use hold::{Hold, Releasing};
 pub(crate) use keeping::keep_alive;
 pub(crate) use repeat_limit::{RepeatLimit, Warning};
-pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};
+pub(crate) use schedule::{BATCH, BATCHES, Batch, Fate, OutstandingRelease, Schedule};
 pub(crate) use slot::Slot;
 use slot::lingering::LingeringLeases;
 use table::Table;

@@ -130,6 +130,7 @@ mod seeded {
         QueueBesideUntold,
         QueuedRepetitionLeft,
         ReadersOvertakeWriter,
+        RefusalForgotten,
         RefusedAskReleased,
         RefusedRepetitionUntold,
         RefusedTogether,

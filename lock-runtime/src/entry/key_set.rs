@@ -194,7 +194,8 @@ impl Entry {
             }
         }
         let Some(next) = requests.get(held.len()) else { return Ok(()) };
-        times.was_refused = matches!(refused, Some(LockError::Timeout { .. }));
+        let was_refused = matches!(refused, Some(LockError::Timeout { .. }));
+        times.was_refused = mutant!(RefusalForgotten => false, else was_refused);
         let left = if times.is_try() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
         held.push(self.engine.acquire(&next.part_of(times, left, alive)).await?);
         Ok(())

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Keeper, follow, spawn};
 use crate::clock::Moment;
-use crate::local::{Core, Slot, Warning};
+use crate::local::{BATCHES, Core, Slot, Warning};
 use crate::mutex::Mutex;
 use crate::observe;
 use crate::store::{Answer, Ask, Reach, Renewal, Renewed, Retry, Store, StoreError};
@@ -17,11 +17,10 @@ use crate::store::{Answer, Ask, Reach, Renewal, Renewed, Retry, Store, StoreErro
 const RENEW: &str = "renew";
 const ASK: &str = "ask";
 
-/// How many batches may be in flight to one server. A burst makes tens of thousands of renewals due at one moment. If all were sent at once,
-/// all answers would be late together, and all would be sent again.
-const BATCHES: usize = 32;
-
 /// The room for batches in flight, for each server by itself: one that hangs delays no other.
+///
+/// A burst makes tens of thousands of renewals due at one moment. If all were sent at once, all answers would be late together, and all
+/// would be sent again.
 #[derive(Debug, Default)]
 pub(super) struct Room(Mutex<HashMap<usize, Arc<Semaphore>>>);
 

@@ -18,7 +18,7 @@ mod backlog;
 mod outstanding;
 mod state;
 
-pub(crate) use backlog::{Batch, Fate};
+pub(crate) use backlog::{BATCH, BATCHES, Batch, Fate};
 pub(crate) use outstanding::OutstandingRelease;
 use state::State;
 pub(crate) use state::{Found, LastWork};

@@ -267,6 +267,25 @@ async fn a_set_reports_a_silent_server_however_short_its_time() {
     }
 }
 
+/// From afar, both keys are busy at first. The first one is granted so late that no answer for the second can arrive in time.
+#[tokio::test(start_paused = true)]
+async fn a_set_whose_time_ran_out_behind_a_busy_key_is_busy_and_the_server_not_silent() {
+    for (bug, is_busy) in [(None, true), (Some(Mutant::RefusalForgotten), false)] {
+        let _seeded = Seeded::begin(bug);
+        let _time = Simulated::begin();
+        let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
+        let (others, locks) = (connect(&network, "others"), connect(&network, "p"));
+        let first = others.lock("k", &0).acquire().await.unwrap();
+        let second = others.lock("k", &1).acquire().await.unwrap();
+        network.move_away(Duration::from_millis(130));
+        let set = tokio::spawn(locks.lock_all("k", [0, 1]).timeout(Duration::from_millis(500)).acquire());
+        sleep(Duration::from_millis(265)).await;
+        drop((first, second));
+        let told = set.await.unwrap().unwrap_err();
+        assert_eq!(told.is_timeout(), is_busy, "{bug:?}: {told:?}");
+    }
+}
+
 #[test]
 fn every_promise_is_kept_by_sets_of_keys() {
     in_each_world(WORLDS, |seed| play(seed, None));

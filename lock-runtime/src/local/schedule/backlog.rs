@@ -16,10 +16,10 @@ use crate::token::Token;
 /// While this many releases wait, none is added whose lease ends soon by itself. Batches that were not answered come back on top: at most
 /// [`BATCHES`] times [`BATCH`] for each server.
 pub(super) const MOST: usize = 10_000;
-/// How many batches may be in flight to one server. What an outage left must not delay the server's other clients.
-const BATCHES: usize = 32;
-/// How many releases go into one command.
-const BATCH: usize = 128;
+/// How many batches of a kind may be in flight to one server. What an outage left must not delay the server's other clients.
+pub(crate) const BATCHES: usize = 32;
+/// How many items go into one command.
+pub(crate) const BATCH: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
