@@ -181,11 +181,11 @@ impl Deadline {
     /// The deadline as a timer's instant, without reading the clocks. A deadline that never ends is decades away.
     #[inline]
     pub fn on_timer(self) -> Instant {
-        let decades = Duration::from_secs(30 * 365 * 24 * 3600);
+        const DECADES: u64 = 30 * 365 * 24 * 3600 * 1_000_000_000;
         if lent::is_lent() {
-            return Instant::now() + self.remaining().min(decades);
+            return Instant::now() + self.remaining().min(Duration::from_nanos(DECADES));
         }
-        tokio_zero() + Duration::from_nanos(self.start.tokio.get() - 1) + self.span().min(decades)
+        tokio_zero() + Duration::from_nanos((self.start.tokio.get() - 1).saturating_add(self.span.min(DECADES)))
     }
 
     /// The same span again, from now: each command of a release gets as much time as the first. A distant server that has answered the
