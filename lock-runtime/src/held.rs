@@ -74,7 +74,7 @@ impl Held {
     fn watch(&self) -> Watch<'_> {
         // There is no await between the start of a new hold and its body. Of several keys, the first may have been held for long.
         let is_new = !self.guard.is_borrowed() && self.guard.others().next().is_none();
-        Watch::new(self.guard.first.handle(), self.guard.handles().skip(1), self.is_stopped, is_new)
+        Watch::new(self.guard.first.handle(), self.guard.others().map(Locked::handle), self.is_stopped, is_new)
     }
 
     fn frame(&self) -> Frame {

@@ -238,7 +238,7 @@ impl Core {
 
     fn is_held_under(&self, release: &Release) -> bool {
         let is_held = |lock: &Lock| lock.is_held() && lock.wants(&release.token);
-        self.slots_of(&release.key).any(|slot| slot.peek(is_held))
+        self.any_slot(&release.key, is_held)
     }
 
     /// Releases a lease, or withdraws an ask, without waiting.
@@ -288,18 +288,18 @@ impl Core {
 
     /// Whether a task of this process holds the lock, exclusive or shared.
     fn is_held_here(&self, key: &str) -> bool {
-        self.slots_of(key).any(|slot| slot.peek(Lock::is_held))
+        self.any_slot(key, Lock::is_held)
     }
 
     /// The note of a hold here, in whatever mode.
     pub(crate) fn note_here(&self, key: &str) -> Option<String> {
-        self.slots_of(key).find_map(|slot| slot.peek(|lock| lock.note_here().map(str::to_owned)))
+        self.table.find_in(key, |lock| lock.note_here().map(str::to_owned))
     }
 
     /// For how long the lock has been held under `token`, and the note: as this process knows from its own hold, else as the token says.
     pub(crate) fn told_of(&self, key: &str, token: &Token) -> (Option<Duration>, Option<String>) {
         let now = Moment::now();
-        if let Some((since, note)) = self.slots_of(key).find_map(|slot| slot.peek(|lock| lock.hold_under(token))) {
+        if let Some((since, note)) = self.table.find_in(key, |lock| lock.hold_under(token)) {
             return (Some(now.since(since)), note);
         }
         let made_at = token.made_at().filter(|_| !token.is_unused());
@@ -309,7 +309,7 @@ impl Core {
     /// Whether this process uses `token`, in whatever mode.
     fn uses(&self, key: &str, token: &Token) -> bool {
         mutant!(OtherModeIsReleased => return self.is_held_here(key));
-        self.slots_of(key).any(|slot| slot.peek(|lock| lock.uses(token)))
+        self.any_slot(key, |lock| lock.uses(token))
     }
 
     /// Whether the `owner` was a hold of this process, and is none any more.
@@ -320,12 +320,17 @@ impl Core {
 
     /// Whether this process keeps a lease of the lock, and no task here holds the lock.
     pub(crate) fn lingers(&self, key: &str) -> bool {
-        self.slots_of(key).any(|slot| slot.peek(Lock::lingers)) && !self.is_held_here(key)
+        self.any_slot(key, Lock::lingers) && !self.is_held_here(key)
     }
 
     /// The slots of a lock.
     fn slots_of(&self, key: &str) -> impl Iterator<Item = Arc<Slot>> {
         self.table.of_key(key).into_iter()
+    }
+
+    /// Whether the lock meets the `condition` in one of its modes.
+    fn any_slot(&self, key: &str, condition: impl Fn(&Lock) -> bool) -> bool {
+        self.table.find_in(key, |lock| condition(lock).then_some(())).is_some()
     }
 }
 

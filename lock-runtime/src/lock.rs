@@ -106,11 +106,9 @@ pub(crate) struct Lane {
     probed: Option<Moment>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "a lease is there on the plain way, which allocates nothing here")]
 #[derive(Debug)]
 enum Standing {
-    /// Boxed: there is no ask while a lease is held.
-    Asking(Box<PendingAsk>),
+    Asking(PendingAsk),
     Leased(Lease),
 }
 

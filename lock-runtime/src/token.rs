@@ -48,6 +48,12 @@ impl Token {
         Self(text.into())
     }
 
+    /// Like [`foreign`](Self::foreign), from bytes that may be no text.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        // For valid text, `from_utf8_lossy` takes seven times as long.
+        str::from_utf8(bytes).map_or_else(|_| Self::foreign(&String::from_utf8_lossy(bytes)), Self::foreign)
+    }
+
     /// The value at the lock's key after the lock of this token was taken by force.
     pub(crate) fn to_forced(&self) -> Self {
         Self(format!("{}{FORCED}", self.0).into())
@@ -167,6 +173,11 @@ impl Token {
     /// The note of the request that the token was made for.
     pub(crate) fn note(&self) -> Option<String> {
         self.texts()?.1.map(unescape)
+    }
+
+    /// The label, and the note.
+    pub(crate) fn names(&self) -> Option<(String, Option<String>)> {
+        self.texts().map(|(label, note)| (unescape(label), note.map(unescape)))
     }
 
     /// The label and the note, escaped.

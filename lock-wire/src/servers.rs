@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::Either;
 
 use crate::clock::Deadline;
 use crate::cluster::Cluster;
@@ -42,10 +42,12 @@ impl Servers {
         key: &'a str,
         command: impl Fn(&Link) -> Outgoing<C> + Send + Sync + 'a,
         deadline: Deadline,
-    ) -> BoxFuture<'a, Result<Called, CallError>> {
+    ) -> impl Future<Output = Result<Called, CallError>> + Send + 'a {
         match self {
-            Self::One(link) => link.call(command, deadline),
-            Self::Cluster(cluster) => Box::pin(async move { cluster.call(key, &command, deadline).await }),
+            Self::One(link) => Either::Left(link.call(command, deadline)),
+            Self::Cluster(cluster) => {
+                Either::Right(Box::pin(async move { cluster.call(key, &command, deadline).await }))
+            }
         }
     }
 

@@ -131,10 +131,15 @@ impl Schedule {
     /// Notes a release that a task waits for, and removes the entries of the hold that ended. If the task does not end the release before
     /// `by`, the keeper takes the release over.
     pub(super) fn begin_release(&self, slot: &Arc<Slot>, release: Release, by: Instant, entries: ScheduleKeys) -> u64 {
-        self.change(|state| {
-            state.cancel(entries);
-            state.outstanding.add(slot, release, by)
-        })
+        let mut state = self.state.lock();
+        state.cancel(entries);
+        let number = state.outstanding.add(slot, release, by);
+        let wake = state.has_to_wake_at(by);
+        drop(state);
+        if wake {
+            self.wake_up();
+        }
+        number
     }
 
     pub(super) fn is_releasing(&self, token: &Token) -> bool {

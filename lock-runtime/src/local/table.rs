@@ -108,6 +108,11 @@ impl Table {
         self.keys.lock().slots.of_key(key).cloned().collect()
     }
 
+    /// The first answer of the lock `key` in one of its modes.
+    pub(super) fn find_in<T>(&self, key: &str, answer: impl Fn(&Lock) -> Option<T>) -> Option<T> {
+        self.keys.lock().slots.of_key(key).find_map(|slot| slot.peek(&answer))
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
         self.keys.lock().all()
     }

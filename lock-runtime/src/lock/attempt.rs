@@ -91,6 +91,29 @@ pub(crate) enum NoHold {
     Failed(StoreError),
 }
 
+/// Whom a task waited for, as far as the lock knows.
+#[derive(Debug)]
+pub(crate) struct Blocker {
+    /// The owner that the store has named.
+    pub(crate) owner: Option<Token>,
+    /// Whether its lease never ends: another client set the key without an expiry.
+    is_endless: bool,
+    /// What is left of its lease, as the store last said. `None` when it is not known, or should be over.
+    pub(crate) frees_in: Option<Duration>,
+    /// For how long it has been known: from its hold here, or from the store's answers.
+    pub(crate) seen_for: Option<Duration>,
+}
+
+impl Blocker {
+    /// The owner as errors name it, and the note of its request.
+    pub(crate) fn names(&self) -> (Option<String>, Option<String>) {
+        match self.owner.as_ref().and_then(Token::names) {
+            Some((label, note)) => (Some(label), note),
+            None => (self.is_endless.then(|| "another client, without an expiry".to_owned()), None),
+        }
+    }
+}
+
 impl Attempt {
     pub(crate) fn new(request: &ResolvedRequest, command_timeout: Duration, now: impl FnOnce() -> Moment) -> Self {
         let (whole, timeout) = (request.whole(), request.timeout);
@@ -294,17 +317,20 @@ impl Lock {
         attempt.failures = Some(Box::new(Failures { count, retry_at: Deadline::new(now, ASK_BACKOFF.pause(count)) }));
     }
 
-    /// The holder that a task waited for until it gave up: the label of another process's manager.
-    pub(crate) fn holder_elsewhere(&self) -> Option<String> {
-        let busy = self.busy()?;
-        let label = busy.owner.label();
-        if busy.endless && label.is_none() {
-            return Some("another client, without an expiry".to_owned());
+    /// Whom a task waited for until it gave up.
+    pub(crate) fn blocker(&self, now: Moment) -> Blocker {
+        let since = || self.pendings().find_map(|pending| Some(pending.refusal.as_ref()?.since));
+        let since = self.holds().next().map(|hold| hold.since).or_else(since);
+        let left = |pending: &PendingAsk| Some(pending.refusal.as_ref()?.frees?.remaining_at(now));
+        Blocker {
+            owner: self.owner_seen().cloned(),
+            is_endless: self.busy().is_some_and(|busy| busy.endless),
+            frees_in: self.pendings().filter_map(left).find(|left| !left.is_zero()),
+            seen_for: since.map(|since| now.since(since)),
         }
-        label
     }
 
-    pub(crate) fn owner_seen(&self) -> Option<&Token> {
+    fn owner_seen(&self) -> Option<&Token> {
         Some(&self.busy()?.owner).filter(|owner| owner.is_known())
     }
 
@@ -318,19 +344,6 @@ impl Lock {
         let hold = lease.hold.as_ref()?;
         let note = if hold.readers.is_some() { token.note() } else { hold.note().map(str::to_owned) };
         Some((hold.since, note))
-    }
-
-    /// What is left of the lease that a task waited for, as the store last said. `None` when it is not known, or should be over.
-    pub(crate) fn frees_in(&self, now: Moment) -> Option<Duration> {
-        let left = |pending: &PendingAsk| Some(pending.refusal.as_ref()?.frees?.remaining_at(now));
-        self.pendings().filter_map(left).find(|left| !left.is_zero())
-    }
-
-    /// For how long the holder that a task waited for has been known: from its hold here, or from the store's answers.
-    pub(crate) fn holder_seen_for(&self, env: &dyn Env) -> Option<Duration> {
-        let seen = || self.pendings().find_map(|pending| Some(pending.refusal.as_ref()?.since));
-        let since = self.holds().next().map(|hold| hold.since).or_else(seen)?;
-        Some(env.now().since(since))
     }
 
     /// The owner that made the store refuse the ask, if this process made its token, and the lock has not been granted meanwhile.

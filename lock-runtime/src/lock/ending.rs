@@ -69,7 +69,6 @@ impl Lock {
             return (Ending::Kept, None);
         }
         let waits_here = !self.waiters.is_empty();
-        let is_anybody_awake = self.waiters.first_awake().is_some();
         let Some(Lane { standing: Standing::Leased(lease), free_since, .. }) = self.lanes.get_mut(at) else {
             return (Ending::Lost(None), None);
         };
@@ -78,7 +77,7 @@ impl Lock {
         let ended_hold = if has_ended { lease.ended_hold() } else { None };
         let (keeps_out, is_contended) = (!delay.is_zero() || lease.kept_until(env).is_some(), lease.is_contended(now));
         // Keep the lease for tasks that are asleep, but not if another process waits.
-        let is_wanted_here = if is_contended { is_anybody_awake } else { waits_here };
+        let is_wanted_here = if is_contended { self.waiters.first_awake().is_some() } else { waits_here };
         // No task waits for this release. A task that arrives right now takes the lease over: that is one more hand-over (rule L4).
         let is_left = !waits_here && !user.waits;
         if !has_ended && !keeps_out && (is_wanted_here || is_left) && lease.try_hand_over(now) {

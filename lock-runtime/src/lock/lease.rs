@@ -118,13 +118,14 @@ pub(super) struct Linger {
 }
 
 impl Lease {
-    pub(crate) fn new(pending: &PendingAsk, grant: &Grant, env: &dyn Env) -> Self {
+    /// The lease of a grant. A grant that was pushed is `hinted`.
+    pub(crate) fn new(pending: &PendingAsk, grant: &Grant, hinted: Option<Box<Moment>>, env: &dyn Env) -> Self {
         Self {
             token: pending.token.clone(),
             share: pending.share,
             claim: pending.claim,
             until: grant.until,
-            hinted: None,
+            hinted,
             fresh: true,
             hold: None,
             path: if pending.was_pushed { Path::HandOff } else { Path::Store },
@@ -272,7 +273,7 @@ impl Lease {
 
     pub(crate) fn has_ended(&self, now: Moment) -> bool {
         mutant!(LateHandOver => return false);
-        self.left(now).is_none_or(|left| left.is_zero())
+        self.hold.as_ref().is_none_or(|hold| self.until.has_passed_at(now) || hold.left(now).is_zero())
     }
 
     /// Notes that `renewal` is about to be sent. It may take effect even if its answer is lost.

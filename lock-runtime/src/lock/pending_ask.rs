@@ -36,8 +36,8 @@ pub(crate) struct PendingAsk {
     /// When the keeper repeated the ask because its answer was not read.
     pub(super) repeated: Option<Moment>,
     queue: InQueue,
-    /// The last answer, when it was a refusal.
-    pub(super) refusal: Option<Refusal>,
+    /// The last answer, when it was a refusal. Boxed: most asks are granted.
+    pub(super) refusal: Option<Box<Refusal>>,
     /// Why the store would refuse the ask again, as the keeper found out. The next task that is polled gets this error.
     pub(super) denial: Option<Box<StoreError>>,
     /// The ask whose answer dates a pushed grant.
@@ -172,7 +172,7 @@ impl PendingAsk {
             let was_over = known.frees.is_some_and(|frees| frees.remaining_at(at).is_zero());
             (known.owner_renews || (is_longer && was_over), known.since, known.longest.max(told))
         });
-        self.refusal = Some(Refusal { at, busy, frees, owner_renews, since, longest });
+        self.refusal = Some(Box::new(Refusal { at, busy, frees, owner_renews, since, longest }));
         if !is_far {
             self.end_pause();
         }
@@ -245,7 +245,7 @@ impl PendingAsk {
     /// The owner that this ask waited for, if its lease simply ran out: it was seen until its end, and not renewed. A rest ends like this
     /// too.
     pub(super) fn dead_owner(&self, env: &dyn Env) -> Option<Token> {
-        let Refusal { busy, frees, longest, .. } = self.refusal.as_ref()?;
+        let Refusal { busy, frees, longest, .. } = self.refusal.as_deref()?;
         let is_over = frees.is_some_and(|frees| frees.remaining_at(env.now()) <= NEAR_END);
         (is_over && *longest >= SURELY_RENEWS && !busy.owner.rests()).then(|| busy.owner.clone())
     }
@@ -255,7 +255,7 @@ impl PendingAsk {
     /// The time to ask is the end of the owner's lease. The keeper's repetitions are the safety net. An owner that renews is left to that
     /// safety net; otherwise each of its renewals would cause an ask.
     pub(crate) fn pause_before_ask(&self, now: Moment) -> Option<Duration> {
-        let refusal = self.refusal.as_ref();
+        let refusal = self.refusal.as_deref();
         let frees_in = refusal.and_then(|refusal| refusal.frees).map_or(Duration::MAX, |frees| frees.remaining_at(now));
         let quiet = match refusal {
             Some(refusal) if refusal.owner_renews => ASK_INTERVAL.saturating_sub(now.since(refusal.at)),

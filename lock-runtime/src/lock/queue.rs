@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::request::ResolvedRequest;
 use super::wait_queue::Waiter;
-use super::{Effects, Env, Lane, Lease, Lock, PendingAsk, Standing, Started};
+use super::{Effects, Env, Lane, Lease, Lock, Standing, Started};
 use crate::clock::{Deadline, Moment};
 use crate::protocol::Release;
 use crate::share::Share;
@@ -156,7 +156,7 @@ impl Lock {
     /// Runs after each change: releases what no task here needs, and wakes the next task if there is something for it to do.
     pub(crate) fn settle(&mut self, env: &dyn Env, out: &mut Effects) {
         if let [lane] = self.lanes.as_mut_slice()
-            && lane.lease().is_some_and(|lease| lease.hold.is_some())
+            && (lane.acting.is_some() || lane.lease().is_some_and(|lease| lease.hold.is_some()))
             && !has_room(env, 1)
         {
             // The usual case: the only lane is in use, and no permit is left to ask for.
@@ -194,8 +194,7 @@ impl Lock {
         }
         if self.needs_task(env) {
             mutant!(FreeLeaseUntold => return);
-            self.waiters.wake_first(&mut out.woken);
-            self.is_tracked |= self.waiters.first_awake().is_some();
+            self.is_tracked |= self.waiters.wake_first(&mut out.woken);
         } else {
             self.needy_ticks = 0;
         }
@@ -209,10 +208,9 @@ impl Lock {
         if self.lanes.iter().any(|lane| lane.is_free() && !lane.lease().is_some_and(Lease::lingers)) {
             return true;
         }
-        let idle = self.lanes.iter().filter(|lane| lane.is_idle_ask()).count();
-        let has_unsent =
-            self.lanes.iter().any(|lane| lane.is_idle_ask() && !lane.pending().is_some_and(PendingAsk::only_waits));
-        has_unsent || (idle < self.idle_waiters() && self.has_room_for_entrant(env))
+        let idle_asks = || self.lanes.iter().filter(|lane| lane.is_idle_ask()).filter_map(Lane::pending);
+        idle_asks().any(|pending| !pending.only_waits())
+            || (self.has_room_for_entrant(env) && idle_asks().count() < self.idle_waiters())
     }
 
     /// Removes a lane. The task that acts for it waits again.

@@ -173,7 +173,7 @@ impl Lock {
         }
         let ask =
             PendingAsk::new(env.next_token(now, request.may_linger(), request.note()), env.share(), claim_of(request));
-        self.lanes.push(Lane::new(Standing::Asking(Box::new(ask))));
+        self.lanes.push(Lane::new(Standing::Asking(ask)));
         Some(self.lanes.len() - 1)
     }
 
@@ -207,7 +207,7 @@ impl Lock {
         if let Standing::Asking(pending) = &mut lane.standing {
             let hinted = matches!(pending.grant, Granted::Pushed(_)).then(|| Box::new(now));
             if let Some(grant) = pending.take_grant(env) {
-                lane.standing = Standing::Leased(Lease { hinted, ..Lease::new(pending, &grant, env) });
+                lane.standing = Standing::Leased(Lease::new(pending, &grant, hinted, env));
             }
         }
         let Standing::Leased(lease) = &mut lane.standing else {
@@ -432,7 +432,7 @@ impl Lock {
         let now = env.now();
         let mut pending = PendingAsk::new(token.clone(), env.share(), claim);
         pending.fences = u32::from(request.fenced);
-        let mut lease = Lease::new(&pending, grant, env);
+        let mut lease = Lease::new(&pending, grant, None, env);
         let fence = OnceLock::new();
         if let Some(token) = lease.fences.take().filter(|_| request.fenced) {
             let _ = fence.set(token);

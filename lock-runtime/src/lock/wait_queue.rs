@@ -11,6 +11,7 @@
 //! Wakers are cloned before they enter the queue, and are woken or dropped after they have left it, without any lock: a waker may be the
 //! last reference to its task, and dropping the task's futures calls back into the lock.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::task::Waker;
 
@@ -187,11 +188,10 @@ impl WaitQueue {
         Some(waiter)
     }
 
-    /// Wakes the first task that is not asleep, unless it was woken and has not been polled since.
-    pub(super) fn wake_first(&mut self, woken: &mut Wakes) {
-        if let Some(id) = self.first_awake() {
-            self.wake(id, woken);
-        }
+    /// Wakes the first task that is not asleep, unless it was woken and has not been polled since. Returns whether there is one.
+    pub(super) fn wake_first(&mut self, woken: &mut Wakes) -> bool {
+        let first = self.first_awake();
+        first.map(|id| self.wake(id, woken)).is_some()
     }
 
     /// Wakes a task, unless it was woken and has not been polled since.
@@ -283,12 +283,15 @@ impl Places {
         self.all.get_mut(at)?.1.as_mut()
     }
 
-    /// The index of this id, or where it would be. Most lookups are for the front.
+    /// The index of this id, or where it would be. Most lookups are for the first or the last.
     fn find(&self, id: u64) -> Result<usize, usize> {
-        match self.all.front() {
-            Some((first, _)) if id > *first => self.all.binary_search_by_key(&id, |(id, _)| *id),
-            Some((first, _)) if id == *first => Ok(0),
-            _ => Err(0),
+        let (Some((first, _)), Some((last, _))) = (self.all.front(), self.all.back()) else { return Err(0) };
+        match (id.cmp(first), id.cmp(last)) {
+            (Ordering::Less, _) => Err(0),
+            (Ordering::Equal, _) => Ok(0),
+            (_, Ordering::Equal) => Ok(self.all.len() - 1),
+            (_, Ordering::Greater) => Err(self.all.len()),
+            _ => self.all.binary_search_by_key(&id, |(id, _)| *id),
         }
     }
 

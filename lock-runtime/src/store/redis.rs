@@ -1,6 +1,7 @@
 //! The store on Redis or Valkey servers. docs/protocol.md describes the wire format.
 
 use std::fmt;
+use std::io::Write as _;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ use voter::check_vote_on_fences;
 pub(crate) use voter::lacks_vote;
 
 /// A command about locks, as it is sent on a connection.
-type Outgoing = lock_wire::Outgoing<LockCommand>;
+type Outgoing<'a> = lock_wire::Outgoing<LockCommand<'a>>;
 
 /// The store over one connection to each server. Clones share the connections.
 #[derive(Clone)]
@@ -107,7 +108,7 @@ impl RedisStore {
     /// Like [`run`](Self::run), with a command that is sent as `outgoing` says.
     async fn run_as(
         &self,
-        outgoing: impl Fn(Cmd) -> Outgoing + Send + Sync,
+        outgoing: impl Fn(Cmd) -> Outgoing<'static> + Send + Sync,
         script: &Script,
         (key, keys): (&str, usize),
         arguments: impl Fn(&Link, &mut Cmd) + Send + Sync,
@@ -121,11 +122,11 @@ impl RedisStore {
     }
 
     /// Like [`run`](Self::run), with a command that is made once there is a connection and it is clear whether the server knows the script.
-    async fn run_by(
+    async fn run_by<'a>(
         &self,
         script: &Script,
         key: &str,
-        command: impl Fn(&Link, bool) -> Outgoing + Send + Sync,
+        command: impl Fn(&Link, bool) -> Outgoing<'a> + Send + Sync,
         deadline: Deadline,
     ) -> Result<Called, StoreError> {
         let as_known = |link: &Link| command(link, link.has_mark(script.bit()));
@@ -334,7 +335,11 @@ fn keys_per_lock(is_shared: bool) -> usize {
 }
 
 fn helper_key(command: &mut Cmd, key: &str, helper: &str) {
-    command.write_arg_fmt(format_args!("{{{key}}}:{helper}"));
+    let mut argument = command.writer_for_next_arg();
+    for part in ["{", key, "}:", helper] {
+        // Memory takes everything.
+        let _ = argument.write_all(part.as_bytes());
+    }
 }
 
 fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, share: Option<Share>, count: u32) {

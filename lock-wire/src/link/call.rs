@@ -132,20 +132,21 @@ impl Link {
     /// Sends a command and waits for its reply, until the deadline or the command timeout. The command is made anew for each connection,
     /// and sent again as `again.rs` says.
     ///
-    /// Boxed: the client's future is larger than a kilobyte, and every task that waits for a lock would reserve that room.
+    /// The future takes several hundred bytes: box what waits for long around it.
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` would hold its arguments twice")]
     pub fn call<'a, C: Command + 'a>(
         self: &'a Arc<Self>,
         command: impl Fn(&Self) -> Outgoing<C> + Send + Sync + 'a,
         deadline: Deadline,
-    ) -> BoxFuture<'a, Result<Called, CallError>> {
-        Box::pin(async move {
+    ) -> impl Future<Output = Result<Called, CallError>> + Send + 'a {
+        async move {
             let outcome = self.send(&command(self), deadline).await;
             if self.is_sent_again(&outcome, deadline.start()) {
                 // Boxed, because it is rare, as in `send`.
                 return Box::pin(self.send_again(&command, outcome, deadline)).await;
             }
             outcome
-        })
+        }
     }
 
     async fn send_again<C: Command>(
@@ -175,23 +176,26 @@ impl Link {
     }
 
     /// Sends a command once.
-    pub(crate) async fn send<C: Command>(
-        self: &Arc<Self>,
-        command: &Outgoing<C>,
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` would hold its arguments twice")]
+    pub(crate) fn send<'a, C: Command>(
+        self: &'a Arc<Self>,
+        command: &'a Outgoing<C>,
         deadline: Deadline,
-    ) -> Result<Called, CallError> {
-        let (live, deadline) = self.live(deadline).await?;
-        check_time(deadline)?;
-        let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
-            // Boxed, because it is rare: otherwise every command's future would have room for it.
-            Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
-        } else {
-            self.await_reply(live.made, deadline, command.command.send(self, self.sender_of(command, &live, deadline)))
-                .await?
-        };
-        // What the reply grants counts from the instant before the command was sent, never from a later one.
-        let sent = if mutant!(DeadlineFromReply) { Moment::now() } else { deadline.start() };
-        Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
+    ) -> impl Future<Output = Result<Called, CallError>> + Send + 'a {
+        async move {
+            let (live, deadline) = self.live(deadline).await?;
+            check_time(deadline)?;
+            let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
+                // Boxed, because it is rare: otherwise every command's future would have room for it.
+                Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
+            } else {
+                let sent = command.command.send(self, self.sender_of(command, &live, deadline));
+                self.await_reply(live.made, deadline, sent).await?
+            };
+            // What the reply grants counts from the instant before the command was sent, never from a later one.
+            let sent = if mutant!(DeadlineFromReply) { Moment::now() } else { deadline.start() };
+            Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
+        }
     }
 
     /// Sends a command behind another one that tells the server how to handle it.

@@ -4,6 +4,7 @@
 //! other commands are in flight are sent together with all other calls until then.
 
 use redis::Value;
+use smallvec::SmallVec;
 
 use super::encode::{bulk, header, number};
 
@@ -18,7 +19,7 @@ pub struct Grouped {
     pub keys: usize,
     /// The maximum number of calls in one run: more would delay the server's other clients, and the callers whose answers are first.
     pub most: usize,
-    /// Splits one reply into the answers to this many calls: what the script would have answered to each alone.
+    /// Splits one reply into the answers to several calls: what the script would have answered to each alone.
     pub split: fn(Value, usize) -> Vec<Value>,
 }
 
@@ -39,14 +40,14 @@ impl Grouped {
 pub(super) struct Group {
     script: Option<&'static Grouped>,
     columns: Columns,
-    places: Vec<usize>,
+    places: SmallVec<[usize; 1]>,
     is_unknown: bool,
 }
 
 /// The places that one reply answers.
 pub(super) struct Members {
     pub(super) script: &'static Grouped,
-    pub(super) places: Vec<usize>,
+    pub(super) places: SmallVec<[usize; 1]>,
 }
 
 impl Group {

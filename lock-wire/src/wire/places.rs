@@ -253,6 +253,9 @@ impl Places {
                     self.order.push_front(next);
                 }
             }
+            Whose::Group(Members { places, .. }) if let [place] = **places => {
+                self.answer(place, reply, to_wake);
+            }
             Whose::Group(Members { script, places }) => {
                 for (place, answer) in places.iter().zip((script.split)(reply, places.len())) {
                     self.answer(*place, answer, to_wake);

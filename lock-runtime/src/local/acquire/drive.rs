@@ -19,7 +19,8 @@ use crate::timing::ASK_BACKOFF;
 /// Takes one step after another until the hold starts, or the task joins a hold. Each step is taken at `now`.
 ///
 /// A task that is not yet counted in `waiting` is counted before its first step that waits.
-pub(super) async fn drive<'a>(
+#[expect(clippy::manual_async_fn, reason = "an `async fn` would hold its arguments twice")]
+pub(super) fn drive<'a>(
     core: &'a Arc<Core>,
     mut task: Task,
     mut step: Step,
@@ -27,69 +28,72 @@ pub(super) async fn drive<'a>(
     attempt: &mut Attempt,
     now: &mut Moment,
     mut waiting: Option<CountedWaiter<'a>>,
-) -> Result<Hold, LockError> {
-    let slot = Arc::clone(task.slot());
-    loop {
-        // All of these need the store.
-        if matches!(step, Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..))
-            && let Some(error) = fail_fast(core, request)
-        {
-            return Err(error);
-        }
-        // A single command does not count as waiting.
-        if waiting.is_none() && matches!(step, Step::Ask(Ask { wait: true, .. }) | Step::Wait(_)) {
-            let admitted = core.waiter_limit.admit(0).map_err(|limit| too_many(request, limit))?;
-            waiting = Some(admitted.of(request.prefix()));
-        }
-        match step {
-            Step::Hold(started) => return Ok(Hold::new(&task.into_slot(), started, request)),
-            Step::Wait(_) => {
-                step = task.wait(request, attempt, now).await?;
-                continue;
+) -> impl Future<Output = Result<Hold, LockError>> {
+    async move {
+        let slot = Arc::clone(task.slot());
+        loop {
+            // All of these need the store.
+            if matches!(step, Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..))
+                && let Some(error) = fail_fast(core, request)
+            {
+                return Err(error);
             }
-            Step::Fail(error) => return Err(error.of_lock(&request.key)),
-            Step::Replaced => return Err(replaced(request)),
-            Step::GiveUp => {
-                mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, request, attempt)));
-                note_outlived(&task, request, attempt, *now);
-                return Err(error_at_timeout(core, &slot, request, attempt));
+            // A single command does not count as waiting.
+            if waiting.is_none() && matches!(step, Step::Ask(Ask { wait: true, .. }) | Step::Wait(_)) {
+                let admitted = core.waiter_limit.admit(0).map_err(|limit| too_many(request, limit))?;
+                waiting = Some(admitted.of(request.prefix()));
             }
-            // A token is made once per ask, so a system call next to the round trip is acceptable.
-            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
-            Step::Confirm(_) if note_outlived(&task, request, attempt, *now) => {
-                attempt.count_as_sent();
-                return Err(error_at_timeout(core, &slot, request, attempt));
-            }
-            Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
-            Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
-                let deadline = answer_deadline(core, attempt, *now);
-                match send(core, &task, request, &step, deadline).await {
-                    // The task goes on as if it had not tried. Its time runs on.
-                    Some(Err(error)) if error.no_room => {
-                        mutant!(NoRoomIsFailure => return Err(error.of_lock(&request.key)));
-                        attempt.no_room = Some(Box::new(error));
-                        // Boxed, because it is rare.
-                        Box::pin(task.wait_for_room(core, request, attempt)).await;
-                        attempt.on_room(request, Moment::now());
-                    }
-                    outcome => {
-                        attempt.note_sent(matches!(step, Step::Claim(_) | Step::Ask(_)));
-                        // From now on the request is known by the token of its first ask in place of the owner.
-                        if let (None, Step::Ask(Ask { replaces: Some(replaces), .. })) = (&attempt.replacing, &step) {
-                            attempt.replacing = Some(Box::new(replaces.clone()));
+            match step {
+                Step::Hold(started) => return Ok(Hold::new(&task.into_slot(), started, request)),
+                Step::Wait(_) => {
+                    step = task.wait(request, attempt, now).await?;
+                    continue;
+                }
+                Step::Fail(error) => return Err(error.of_lock(&request.key)),
+                Step::Replaced => return Err(replaced(request)),
+                Step::GiveUp => {
+                    mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, request, attempt, *now)));
+                    note_outlived(&task, request, attempt, *now);
+                    return Err(error_at_timeout(core, &slot, request, attempt, *now));
+                }
+                // A token is made once per ask, so a system call next to the round trip is acceptable.
+                Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
+                Step::Confirm(_) if note_outlived(&task, request, attempt, *now) => {
+                    attempt.count_as_sent();
+                    return Err(error_at_timeout(core, &slot, request, attempt, *now));
+                }
+                Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
+                Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
+                    let deadline = answer_deadline(core, attempt, *now);
+                    match send(core, &task, request, &step, deadline).await {
+                        // The task goes on as if it had not tried. Its time runs on.
+                        Some(Err(error)) if error.no_room => {
+                            mutant!(NoRoomIsFailure => return Err(error.of_lock(&request.key)));
+                            attempt.no_room = Some(Box::new(error));
+                            // Boxed, because it is rare.
+                            Box::pin(task.wait_for_room(core, request, attempt)).await;
+                            attempt.on_room(request, Moment::now());
                         }
-                        if let Some(outcome) = outcome {
-                            on_outcome(core, &slot, request, attempt, deadline, outcome)?;
+                        outcome => {
+                            attempt.note_sent(matches!(step, Step::Claim(_) | Step::Ask(_)));
+                            // From now on the request is known by the token of its first ask in place of the owner.
+                            if let (None, Step::Ask(Ask { replaces: Some(replaces), .. })) = (&attempt.replacing, &step)
+                            {
+                                attempt.replacing = Some(Box::new(replaces.clone()));
+                            }
+                            if let Some(outcome) = outcome {
+                                on_outcome(core, &slot, request, attempt, deadline, outcome)?;
+                            }
                         }
                     }
                 }
             }
+            *now = Moment::now();
+            if core.refuses(request.is_inside) {
+                return Err(super::shut_down(request));
+            }
+            step = task.poll(request, attempt, *now, None);
         }
-        *now = Moment::now();
-        if core.refuses(request.is_inside) {
-            return Err(super::shut_down(request));
-        }
-        step = task.poll(request, attempt, *now, None);
     }
 }
 

@@ -170,14 +170,12 @@ impl State {
 
     /// Whether a change brought work before the end of the sleep. Called after every change; returns `true` once per sleep.
     pub(super) fn has_to_wake(&mut self) -> bool {
-        let Some(sleep) = self.sleeps else { return false };
-        let now = Instant::now();
-        let is_late = |at: Instant| sleep.until.is_none_or(|until| at < until);
-        let wake = self.next_work(now).is_some_and(is_late);
-        if wake {
-            self.sleeps = None;
-        }
-        wake
+        self.sleeps.is_some() && self.next_work(Instant::now()).is_some_and(|at| self.has_to_wake_at(at))
+    }
+
+    /// The same after a change that brought nothing but work for this time.
+    pub(super) fn has_to_wake_at(&mut self, at: Instant) -> bool {
+        self.sleeps.take_if(|sleep| sleep.until.is_none_or(|until| at < until)).is_some()
     }
 
     /// Whether to wake the keeper after a hold began. Holds begin too often to check everything each time.

@@ -16,7 +16,7 @@ fn an_answer_after_the_push_counts_when_the_lease_is_released() {
     pending.on_push(&Pushed { token, claim, store_micros: 0, contended: false, node: None, unconfirmed: false });
     let env = Plain::new();
     let grant = pending.take_grant(&env).unwrap();
-    assert!(Lease::new(&pending, &grant, &env).release(&env).queued);
+    assert!(Lease::new(&pending, &grant, None, &env).release(&env).queued);
 }
 
 /// A push gets its date from an ask that was sent long before. Once confirmed, the lease is as old as the grant, not as the ask.
@@ -25,7 +25,7 @@ async fn a_pushed_grant_is_not_as_old_as_the_ask_that_dates_it() {
     let (pending, sent, env) = (PendingAsk::new(Token::foreign("t"), None, CLAIM), Moment::now(), Plain::new());
     let lease = |span| {
         let until = Deadline::new(sent, span);
-        Lease::new(&pending, &Grant { until, contended: false, fence: None }, &env)
+        Lease::new(&pending, &Grant { until, contended: false, fence: None }, None, &env)
     };
     tokio::time::advance(LONG).await;
     let is_outlived = |lease: &Lease| lease.outlived(Moment::now(), Drift::DEFAULT).is_some();
@@ -58,7 +58,7 @@ async fn fencing_tokens_that_were_reserved_before_the_lease_lapsed_are_forgotten
     let confirmed = |lease: &mut Lease| lease.confirm(Deadline::new(Moment::now(), CLAIM), Moment::now());
     for (bug, are_kept) in [(None, false), (Some(Mutant::LapsedFencesKept), true)] {
         let _seeded = Seeded::begin(bug);
-        let mut lease = Lease { fences: Fences::new(10, 3), ..Lease::new(&pending, &grant, &env) };
+        let mut lease = Lease { fences: Fences::new(10, 3), ..Lease::new(&pending, &grant, None, &env) };
         lease.until = Deadline::new(Moment::now(), CLAIM);
         assert!(confirmed(&mut lease) && !lease.fences.is_empty(), "it has not lapsed");
         tokio::time::advance(CLAIM).await;

@@ -53,7 +53,7 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
             Ok(grant(anchor.sent, lease, *waits == 1, fence))
         }
         [Value::Int(0), Value::Int(left), Value::BulkString(owner), Value::Int(pause)] => {
-            let owner = Token::foreign(&String::from_utf8_lossy(owner));
+            let owner = Token::from_bytes(owner);
             let (frees_in, endless, pause) = (frees_in(*left), *left == -1, lease_left(*pause).unwrap_or_default());
             Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, stands: false }))
         }

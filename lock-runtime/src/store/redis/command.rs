@@ -1,14 +1,11 @@
 //! [`LockCommand`]: how the commands that each lock needs are written and grouped, and what their replies say.
 
-use std::sync::Arc;
-
 use lock_wire::encode::{bulk, number};
 use lock_wire::{Columns, Command, Grouped, Link, Merge, Sender, Sent};
 use redis::{Cmd, Value};
 
 use super::{millis, scripts};
 use crate::store::{Ask, Release};
-use crate::token::Token;
 
 /// Releases by `free.lua` that go out in the same write.
 static FREED: Grouped =
@@ -19,43 +16,42 @@ static CLAIMED: Merge = Merge { count: 2, merge: conclude_claim, is_kept: false 
 static DELETED: Merge = Merge { count: 2, merge: conclude_deletion, is_kept: true };
 
 /// A command about locks.
-pub(super) enum LockCommand {
+pub(super) enum LockCommand<'a> {
     /// Any other command.
     Own(Cmd),
     /// A claim: `SET … NX PX`. `tells`: the reply to a refusal is the owner's token.
-    Claim { lock: Arc<str>, token: Token, millis: u64, tells: bool },
+    Claim { ask: &'a Ask, tells: bool },
     /// A release that is sent together with others. `is_known` says that the server knows the script.
-    Free { release: Release, is_known: bool },
+    Free { release: &'a Release, is_known: bool },
     /// A release by the server's own command.
-    Delete { release: Release, by: Delete },
+    Delete { release: &'a Release, by: Delete },
 }
 
-impl From<Cmd> for LockCommand {
+impl From<Cmd> for LockCommand<'_> {
     fn from(command: Cmd) -> Self {
         Self::Own(command)
     }
 }
 
-impl LockCommand {
+impl<'a> LockCommand<'a> {
     /// The claim of a free lock. A waiter asks for the owner by script, but a single try has only this answer.
-    pub(super) fn claim(ask: &Ask) -> Self {
-        let (lock, token, millis) = (Arc::clone(&ask.key), ask.token.clone(), millis(ask.claim));
-        Self::Claim { lock, token, millis, tells: !ask.wait }
+    pub(super) fn claim(ask: &'a Ask) -> Self {
+        Self::Claim { ask, tells: !ask.wait }
     }
 }
 
-impl Command for LockCommand {
+impl Command for LockCommand<'_> {
     fn write(&self, output: &mut Vec<u8>) {
         match self {
             Self::Own(command) => command.write_packed_command(output),
-            Self::Claim { lock, token, millis, .. } => claim(output, lock, token.as_str(), *millis),
+            Self::Claim { ask, .. } => claim(output, &ask.key, ask.token.as_str(), millis(ask.claim)),
             Self::Free { release, is_known } => FREED.write_alone(*is_known, |columns| free(columns, release), output),
             // `ASKING` applies to one command only, here and above.
             Self::Delete { release, .. } => FREED.write_alone(false, |columns| free(columns, release), output),
         }
     }
 
-    fn send<'a>(&'a self, link: &'a Link, sender: Sender<'a>) -> Sent<'a> {
+    fn send<'s>(&'s self, link: &'s Link, sender: Sender<'s>) -> Sent<'s> {
         match self {
             Self::Free { release, is_known } => {
                 let on_run = || link.note_commands(1);
@@ -68,11 +64,11 @@ impl Command for LockCommand {
                 let sender = sender.followed(release.beside_others);
                 sender.send_merged(&DELETED, |output| delete(output, lock, token, *by))
             }
-            Self::Claim { lock, token, millis, tells: true } => {
+            Self::Claim { ask, tells: true } => {
                 link.note_commands(2);
                 sender.send_merged(&CLAIMED, |output| {
-                    claim(output, lock, token.as_str(), *millis);
-                    owner(output, lock);
+                    self.write(output);
+                    owner(output, &ask.key);
                 })
             }
             Self::Own(_) | Self::Claim { .. } => {
@@ -172,7 +168,6 @@ fn conclude_claim(replies: Vec<Value>) -> Value {
 /// Splits one reply into the answers to this many releases: what the script would have answered to each alone.
 fn answers(reply: Value, count: usize) -> Vec<Value> {
     match reply {
-        reply if count == 1 => vec![reply],
         Value::Array(all) if all.len() == count => {
             mutant!(FirstAnswerForAll => return vec![Value::Array(all.into_iter().take(1).collect()); count]);
             all.into_iter().map(|one| Value::Array(vec![one])).collect()

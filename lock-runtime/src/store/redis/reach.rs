@@ -22,7 +22,7 @@ impl RedisStore {
         match fields.as_slice() {
             [] => Ok(None),
             [Value::BulkString(owner), Value::Int(left), Value::Array(waiting), sharing @ ..] => Ok(Some(Seen {
-                owner: Token::foreign(&String::from_utf8_lossy(owner)),
+                owner: Token::from_bytes(owner),
                 frees_in: u64::try_from(*left).ok().map(std::time::Duration::from_millis),
                 sharing: match sharing {
                     [Value::Array(sharing)] => sharing.iter().filter_map(lease_of_member).collect(),

@@ -163,7 +163,7 @@ impl RedisStore {
     ) -> impl Future<Output = Result<Freeing, StoreError>> + Send + 'a {
         let called = self.servers.call(
             &release.key,
-            move |_: &Link| Outgoing::of(LockCommand::Delete { release: release.clone(), by }),
+            move |_: &Link| Outgoing::of(LockCommand::Delete { release, by }),
             deadline,
         );
         called.map(move |called| match called.map_err(|error| self.name_failure(error)) {
@@ -184,8 +184,7 @@ impl RedisStore {
     ) -> impl Future<Output = Result<Called, StoreError>> + Send + 'a {
         match releases {
             [release] if !self.servers.are_many() => {
-                let command =
-                    |_: &Link, is_known| Outgoing::of(LockCommand::Free { release: release.clone(), is_known });
+                let command = |_: &Link, is_known| Outgoing::of(LockCommand::Free { release, is_known });
                 Either::Left(self.run_by(&scripts::FREE, &release.key, command, deadline))
             }
             _ => Either::Right(Box::pin(async move {
