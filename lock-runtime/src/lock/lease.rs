@@ -144,9 +144,9 @@ impl Lease {
         self.hold.as_ref().is_some_and(|hold| hold.id == id)
     }
 
-    /// Whether the lease needs no confirmation for `hold`, which starts `now`.
-    pub(crate) fn is_whole_for(&self, hold: &ActiveHold, now: Moment) -> bool {
-        self.hinted.is_none() && self.covers(hold.expire, hold.renew, now)
+    /// Whether the lease needs no confirmation for a hold that starts `now`, lasts for `expire`, and is renewed or not.
+    pub(crate) fn is_whole_for(&self, expire: Duration, renew: bool, now: Moment) -> bool {
+        self.hinted.is_none() && self.covers(expire, renew, now)
     }
 
     fn covers(&self, expire: Duration, renew: bool, now: Moment) -> bool {

@@ -382,7 +382,7 @@ impl Lock {
         let lease = lane.lease_mut()?;
         let path = std::mem::replace(&mut lease.path, Path::HandOver);
         let mut hold = ActiveHold::new(id, path, request, now);
-        let is_whole = lease.is_whole_for(&hold, now);
+        let is_whole = lease.is_whole_for(hold.expire, hold.renew, now);
         // After a lease that lingered: use what the store has confirmed, if so much of it is left that no renewal would be due yet.
         let enough = || hold.expire / RENEWALS_PER_LEASE * (RENEWALS_PER_LEASE - 1);
         let is_inherited = path == Path::Linger && !is_whole && lease.until.remaining_at(now) >= enough();
@@ -465,19 +465,17 @@ impl Lock {
         // The keeper may have taken it for a hold that needs nothing for long.
         self.is_tracked = true;
         let Some(lease) = self.lease_of_mut(id).filter(|lease| !lease.has_ended(now)) else { return false };
-        let Some(mut hold) = lease.hold.take() else { return false };
-        let mut is_held = true;
+        let is_whole = lease.is_whole_for(request.expire, request.renew, now);
+        let Some(hold) = &mut lease.hold else { return false };
         if member > 0 {
-            is_held = hold.complete_reader(member, request, terms, now);
-        } else {
-            hold.begin(request, now);
-            if hold.terms.is_some() {
-                hold.terms = terms.cloned();
-            }
-            hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
+            return hold.complete_reader(member, request, terms, now);
         }
-        lease.hold = Some(hold);
-        is_held
+        hold.begin(request, now);
+        if hold.terms.is_some() {
+            hold.terms = terms.cloned();
+        }
+        hold.confirmed = is_whole.then_some(now);
+        true
     }
 }
 
