@@ -238,7 +238,7 @@ impl Core {
 
     fn is_held_under(&self, release: &Release) -> bool {
         let is_held = |lock: &Lock| lock.is_held() && lock.wants(&release.token);
-        self.any_slot(&release.key, is_held)
+        self.is_in_any_mode(&release.key, is_held)
     }
 
     /// Releases a lease, or withdraws an ask, without waiting.
@@ -288,7 +288,7 @@ impl Core {
 
     /// Whether a task of this process holds the lock, exclusive or shared.
     fn is_held_here(&self, key: &str) -> bool {
-        self.any_slot(key, Lock::is_held)
+        self.is_in_any_mode(key, Lock::is_held)
     }
 
     /// The note of a hold here, in whatever mode.
@@ -309,7 +309,7 @@ impl Core {
     /// Whether this process uses `token`, in whatever mode.
     fn uses(&self, key: &str, token: &Token) -> bool {
         mutant!(OtherModeIsReleased => return self.is_held_here(key));
-        self.any_slot(key, |lock| lock.uses(token))
+        self.is_in_any_mode(key, |lock| lock.uses(token))
     }
 
     /// Whether the `owner` was a hold of this process, and is none any more.
@@ -320,16 +320,11 @@ impl Core {
 
     /// Whether this process keeps a lease of the lock, and no task here holds the lock.
     pub(crate) fn lingers(&self, key: &str) -> bool {
-        self.any_slot(key, Lock::lingers) && !self.is_held_here(key)
-    }
-
-    /// The slots of a lock.
-    fn slots_of(&self, key: &str) -> impl Iterator<Item = Arc<Slot>> {
-        self.table.of_key(key).into_iter()
+        self.is_in_any_mode(key, Lock::lingers) && !self.is_held_here(key)
     }
 
     /// Whether the lock meets the `condition` in one of its modes.
-    fn any_slot(&self, key: &str, condition: impl Fn(&Lock) -> bool) -> bool {
+    fn is_in_any_mode(&self, key: &str, condition: impl Fn(&Lock) -> bool) -> bool {
         self.table.find_in(key, |lock| condition(lock).then_some(())).is_some()
     }
 }

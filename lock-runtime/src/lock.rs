@@ -37,7 +37,7 @@ mod tokens;
 mod upkeep;
 mod wait_queue;
 
-pub(crate) use attempt::{Attempt, LastAnswer, NoHold, answer_time};
+pub(crate) use attempt::{Attempt, Blocker, LastAnswer, NoHold, answer_time};
 pub(crate) use ending::{Ending, User};
 pub(crate) use hold::EndedHold;
 #[cfg(test)]

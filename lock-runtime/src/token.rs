@@ -50,7 +50,7 @@ impl Token {
 
     /// Like [`foreign`](Self::foreign), from bytes that may be no text.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        // For valid text, `from_utf8_lossy` takes seven times as long.
+        // Almost every value is valid text, and `from_utf8_lossy` is slow to find that out.
         str::from_utf8(bytes).map_or_else(|_| Self::foreign(&String::from_utf8_lossy(bytes)), Self::foreign)
     }
 
@@ -175,8 +175,7 @@ impl Token {
         self.texts()?.1.map(unescape)
     }
 
-    /// The label, and the note.
-    pub(crate) fn names(&self) -> Option<(String, Option<String>)> {
+    pub(crate) fn label_and_note(&self) -> Option<(String, Option<String>)> {
         self.texts().map(|(label, note)| (unescape(label), note.map(unescape)))
     }
 

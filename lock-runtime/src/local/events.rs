@@ -17,7 +17,9 @@ impl Events for Core {
         if !self.may_be_told_of(&pushed.token) {
             return;
         }
-        if self.slots_of(key).any(|slot| slot.on_grant(pushed)) || self.schedule.is_releasing(&pushed.token) {
+        if self.table.of_key(key).into_iter().any(|slot| slot.on_grant(pushed))
+            || self.schedule.is_releasing(&pushed.token)
+        {
             // A second release would be answered before the one that a task waits for, which would then find nothing.
             return;
         }
@@ -42,7 +44,7 @@ impl Events for Core {
     }
 
     fn on_near(&self, key: &str, store_micros: u64) {
-        for slot in self.slots_of(key) {
+        for slot in self.table.of_key(key).into_iter() {
             slot.step(|lock, _| lock.on_near(store_micros));
         }
     }
@@ -52,7 +54,7 @@ impl Events for Core {
             return;
         }
         let told = |slot: Arc<Slot>| Some((slot.step(|lock, out| lock.on_forced(token, slot.env(), out))?, slot));
-        match self.slots_of(key).find_map(told) {
+        match self.table.of_key(key).into_iter().find_map(told) {
             Some((true, slot)) => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)));
                 mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), crate::error::LossReason::Forced));

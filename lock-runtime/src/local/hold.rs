@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -109,13 +108,7 @@ impl Hold {
                 };
             }
         };
-        let is_immediate = slot.core.store().kind().is_immediate;
-        let releasing = self.await_release(pending_release, now, hold);
-        if is_immediate {
-            // An immediate store has answered at the first poll: nothing to wait for, nothing to box.
-            return Either::Left(ready(releasing.now_or_never().unwrap_or(Ok(()))));
-        }
-        Either::Right(Box::pin(releasing))
+        Either::Right(Box::pin(self.await_release(pending_release, now, hold)))
     }
 
     /// Waits until the store has confirmed that the lock of `token` rests (rule 23). The keeper sends and repeats the command.

@@ -56,9 +56,18 @@ impl Schedule {
 
     /// Changes the schedule. Wakes the keeper if the change brings work earlier than it would wake.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        self.change_and_wake(change, State::has_to_wake)
+    }
+
+    /// Changes the schedule, and wakes the keeper if it then `has_to_wake`.
+    fn change_and_wake<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> T,
+        has_to_wake: impl FnOnce(&mut State) -> bool,
+    ) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);
-        let wake = state.has_to_wake();
+        let wake = has_to_wake(&mut state);
         drop(state);
         if wake {
             self.wake_up();
@@ -67,14 +76,7 @@ impl Schedule {
     }
 
     pub(crate) fn track(&self, slot: &Arc<Slot>) -> NonZeroU64 {
-        let mut state = self.state.lock();
-        let entry = state.track(slot);
-        let wake = state.has_to_tick();
-        drop(state);
-        if wake {
-            self.wake_up();
-        }
-        entry
+        self.change_and_wake(|state| state.track(slot), State::has_to_tick)
     }
 
     /// Removes the entries of a hold that ended.
@@ -131,15 +133,11 @@ impl Schedule {
     /// Notes a release that a task waits for, and removes the entries of the hold that ended. If the task does not end the release before
     /// `by`, the keeper takes the release over.
     pub(super) fn begin_release(&self, slot: &Arc<Slot>, release: Release, by: Instant, entries: ScheduleKeys) -> u64 {
-        let mut state = self.state.lock();
-        state.cancel(entries);
-        let number = state.outstanding.add(slot, release, by);
-        let wake = state.has_to_wake_at(by);
-        drop(state);
-        if wake {
-            self.wake_up();
-        }
-        number
+        let begin = |state: &mut State| {
+            state.cancel(entries);
+            state.outstanding.add(slot, release, by)
+        };
+        self.change_and_wake(begin, |state| state.has_to_wake_at(by))
     }
 
     pub(super) fn is_releasing(&self, token: &Token) -> bool {

@@ -92,7 +92,7 @@ pub(crate) enum NoHold {
 }
 
 /// Whom a task waited for, as far as the lock knows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Blocker {
     /// The owner that the store has named.
     pub(crate) owner: Option<Token>,
@@ -105,9 +105,9 @@ pub(crate) struct Blocker {
 }
 
 impl Blocker {
-    /// The owner as errors name it, and the note of its request.
-    pub(crate) fn names(&self) -> (Option<String>, Option<String>) {
-        match self.owner.as_ref().and_then(Token::names) {
+    /// The holder as errors name it, and the note of its request.
+    pub(crate) fn holder_and_note(&self) -> (Option<String>, Option<String>) {
+        match self.owner.as_ref().and_then(Token::label_and_note) {
             Some((label, note)) => (Some(label), note),
             None => (self.is_endless.then(|| "another client, without an expiry".to_owned()), None),
         }
@@ -244,7 +244,7 @@ impl Lock {
         now: Moment,
     ) -> NoHold {
         mutant!(SilenceIsBusy => return NoHold::Busy { here: false });
-        let is_behind_another = self.owner_seen().is_some_and(|owner| !env.is_own_token(owner));
+        let is_behind_another = self.owner().is_some_and(|owner| !env.is_own_token(owner));
         if let Some(Outlived { took, .. }) = attempt.outlived.as_deref().filter(|_| !is_behind_another) {
             let (lease, more) = match request.lease() {
                 lease if lease <= CLAIM => (lease, ": ask for a longer one"),
@@ -323,14 +323,15 @@ impl Lock {
         let since = self.holds().next().map(|hold| hold.since).or_else(since);
         let left = |pending: &PendingAsk| Some(pending.refusal.as_ref()?.frees?.remaining_at(now));
         Blocker {
-            owner: self.owner_seen().cloned(),
+            owner: self.owner().cloned(),
             is_endless: self.busy().is_some_and(|busy| busy.endless),
             frees_in: self.pendings().filter_map(left).find(|left| !left.is_zero()),
             seen_for: since.map(|since| now.since(since)),
         }
     }
 
-    fn owner_seen(&self) -> Option<&Token> {
+    /// The owner that the store has named.
+    fn owner(&self) -> Option<&Token> {
         Some(&self.busy()?.owner).filter(|owner| owner.is_known())
     }
 

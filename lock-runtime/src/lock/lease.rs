@@ -118,7 +118,7 @@ pub(super) struct Linger {
 }
 
 impl Lease {
-    /// The lease of a grant. A grant that was pushed is `hinted`.
+    /// The lease of a grant, which is `hinted` if it was pushed.
     pub(crate) fn new(pending: &PendingAsk, grant: &Grant, hinted: Option<Box<Moment>>, env: &dyn Env) -> Self {
         Self {
             token: pending.token.clone(),

@@ -337,7 +337,7 @@ fn keys_per_lock(is_shared: bool) -> usize {
 fn helper_key(command: &mut Cmd, key: &str, helper: &str) {
     let mut argument = command.writer_for_next_arg();
     for part in ["{", key, "}:", helper] {
-        // Memory takes everything.
+        // Writing to memory can't fail.
         let _ = argument.write_all(part.as_bytes());
     }
 }

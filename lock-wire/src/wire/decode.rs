@@ -161,7 +161,7 @@ fn length(text: &[u8]) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// A number. The standard library parses only text that it has checked to be UTF-8, which takes three times as long.
+/// A number. The standard library parses only text, which it would check to be UTF-8 first: a hand-off reads 29 numbers.
 fn number(text: &[u8]) -> Result<i64, Malformed> {
     let (sign, digits) = match text {
         [b'-', digits @ ..] => (-1, digits),

@@ -52,15 +52,15 @@ pub(super) fn drive<'a>(
                 Step::Fail(error) => return Err(error.of_lock(&request.key)),
                 Step::Replaced => return Err(replaced(request)),
                 Step::GiveUp => {
-                    mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(core, &slot, request, attempt, *now)));
+                    mutant!(OutlivedAtLastUntold => return Err(error_at_timeout(&slot, request, attempt, *now)));
                     note_outlived(&task, request, attempt, *now);
-                    return Err(error_at_timeout(core, &slot, request, attempt, *now));
+                    return Err(error_at_timeout(&slot, request, attempt, *now));
                 }
                 // A token is made once per ask, so a system call next to the round trip is acceptable.
                 Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
                 Step::Confirm(_) if note_outlived(&task, request, attempt, *now) => {
                     attempt.count_as_sent();
-                    return Err(error_at_timeout(core, &slot, request, attempt, *now));
+                    return Err(error_at_timeout(&slot, request, attempt, *now));
                 }
                 Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
                 Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {

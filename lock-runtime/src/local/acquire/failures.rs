@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::error::rounded;
 use crate::local::Core;
 use crate::local::slot::Slot;
-use crate::lock::{Attempt, NoHold, ResolvedRequest};
+use crate::lock::{Attempt, Blocker, NoHold, ResolvedRequest};
 use crate::protocol::StoreError;
 use crate::store::Store;
 use crate::token::Token;
@@ -44,17 +44,11 @@ pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }
 
-pub(super) fn error_at_timeout(
-    core: &Core,
-    slot: &Slot,
-    request: &ResolvedRequest,
-    attempt: &Attempt,
-    now: Moment,
-) -> LockError {
+pub(super) fn error_at_timeout(slot: &Slot, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> LockError {
     let key = &*request.key;
     match slot.peek(|lock| lock.why_no_hold(request, attempt, slot.env(), now)) {
-        NoHold::Busy { here } => taken(core, slot, request, attempt, here, now),
-        NoHold::Silent(since) => silent(core, key, since, since.saturating_sub(attempt.by().span())).of_lock(key),
+        NoHold::Busy { here } => taken(slot, request, attempt, here, now),
+        NoHold::Silent(since) => silent(&slot.core, key, since, since.saturating_sub(attempt.by().span())).of_lock(key),
         NoHold::Failed(error) => error.of_lock(key),
     }
 }
@@ -71,27 +65,28 @@ fn silent(core: &Core, key: &str, since: Duration, late: Duration) -> StoreError
 
 /// The error of a task that did not get the lock because another task or process had it.
 pub(super) fn taken(
-    core: &Core,
     slot: &Slot,
     request: &ResolvedRequest,
     attempt: &Attempt,
     was_here: bool,
     now: Moment,
 ) -> LockError {
+    let (core, key) = (&slot.core, String::from(&*request.key));
     let blocker = slot.peek(|lock| lock.blocker(now));
     // A task here may hold the lock in another mode.
-    let is_held_here = was_here || core.is_held_here(&request.key);
+    let is_held_here = was_here || core.is_held_here(&key);
     // A hold of this process, in another mode, that has ended since. Who has the lock now is not known.
-    let is_over = !is_held_here && blocker.owner.as_ref().is_some_and(|owner| core.has_ended(&request.key, owner));
-    let owner = blocker.owner.as_ref().filter(|_| !is_held_here && !is_over);
-    let held_here = is_held_here || owner.is_some_and(|owner| core.is_own_token(owner));
-    let (named, noted) = if is_held_here || is_over { (None, None) } else { blocker.names() };
-    let note = if owner.is_some() { noted } else { core.note_here(&request.key) };
-    let holder = if held_here { Some(core.label().to_owned()) } else { named };
+    let is_over = blocker.owner.as_ref().is_some_and(|owner| core.has_ended(&key, owner));
+    let seen_for = blocker.seen_for;
+    let blocker = if is_held_here || is_over { Blocker::default() } else { blocker };
+    let (holder, note) = blocker.holder_and_note();
+    let Blocker { owner, frees_in, .. } = blocker;
+    let held_here = is_held_here || owner.as_ref().is_some_and(|owner| core.is_own_token(owner));
+    let holder = if held_here { Some(core.label().to_owned()) } else { holder };
+    let note = if owner.is_some() { note } else { core.note_here(&key) };
     let waited = if request.is_try() { Duration::ZERO } else { now.since(attempt.started) };
-    let frees_in = blocker.frees_in.filter(|_| !is_held_here && !is_over);
-    let (key, rests) = (String::from(&*request.key), owner.is_some_and(Token::rests));
+    let rests = owner.as_ref().is_some_and(Token::rests);
     let error = LockError::Timeout { key, waited, holder, note, held_here, frees_in, rests };
-    core.note_timeout(request, waited, &error, blocker.seen_for);
+    core.note_timeout(request, waited, &error, seen_for);
     error
 }

@@ -63,7 +63,7 @@ fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         let id = stage.enter_first(&request());
         let ask = stage.ask(id, &request());
         stage.answer(&ask, Answer::Busy(Busy { owner, endless, ..busy("x") }));
-        assert_eq!(stage.lock.blocker(stage.now()).names().0.as_deref(), holder);
+        assert_eq!(stage.lock.blocker(stage.now()).holder_and_note().0.as_deref(), holder);
     }
 }
 

@@ -27,7 +27,7 @@ impl RedisStore {
         deadline: Deadline,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send + 'a {
         let called =
-            self.servers.call(&ask.key, |_: &Link| Outgoing::of(LockCommand::claim(ask)).beginning(), deadline);
+            self.servers.call(&ask.key, |_: &Link| Outgoing::of(LockCommand::Claim(ask)).beginning(), deadline);
         called.then(move |called| self.on_claimed(called, ask, deadline))
     }
 

@@ -20,7 +20,7 @@ pub(super) enum LockCommand<'a> {
     /// Any other command.
     Own(Cmd),
     /// A claim: `SET … NX PX`. `tells`: the reply to a refusal is the owner's token.
-    Claim { ask: &'a Ask, tells: bool },
+    Claim(&'a Ask),
     /// A release that is sent together with others. `is_known` says that the server knows the script.
     Free { release: &'a Release, is_known: bool },
     /// A release by the server's own command.
@@ -33,18 +33,11 @@ impl From<Cmd> for LockCommand<'_> {
     }
 }
 
-impl<'a> LockCommand<'a> {
-    /// The claim of a free lock. A waiter asks for the owner by script, but a single try has only this answer.
-    pub(super) fn claim(ask: &'a Ask) -> Self {
-        Self::Claim { ask, tells: !ask.wait }
-    }
-}
-
 impl Command for LockCommand<'_> {
     fn write(&self, output: &mut Vec<u8>) {
         match self {
             Self::Own(command) => command.write_packed_command(output),
-            Self::Claim { ask, .. } => claim(output, &ask.key, ask.token.as_str(), millis(ask.claim)),
+            Self::Claim(ask) => claim(output, &ask.key, ask.token.as_str(), millis(ask.claim)),
             Self::Free { release, is_known } => FREED.write_alone(*is_known, |columns| free(columns, release), output),
             // `ASKING` applies to one command only, here and above.
             Self::Delete { release, .. } => FREED.write_alone(false, |columns| free(columns, release), output),
@@ -64,14 +57,15 @@ impl Command for LockCommand<'_> {
                 let sender = sender.followed(release.beside_others);
                 sender.send_merged(&DELETED, |output| delete(output, lock, token, *by))
             }
-            Self::Claim { ask, tells: true } => {
+            // A waiter asks for the owner by script, but a single try has only this answer.
+            Self::Claim(ask) if !ask.wait => {
                 link.note_commands(2);
                 sender.send_merged(&CLAIMED, |output| {
                     self.write(output);
                     owner(output, &ask.key);
                 })
             }
-            Self::Own(_) | Self::Claim { .. } => {
+            Self::Own(_) | Self::Claim(_) => {
                 link.note_commands(1);
                 sender.send_written(|output| self.write(output))
             }
