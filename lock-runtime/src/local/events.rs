@@ -44,7 +44,7 @@ impl Events for Core {
     }
 
     fn on_near(&self, key: &str, store_micros: u64) {
-        for slot in self.table.of_key(key).into_iter() {
+        for slot in self.table.of_key(key) {
             slot.step(|lock, _| lock.on_near(store_micros));
         }
     }
