@@ -266,6 +266,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_release_wakes_a_keeper_that_would_sleep_beyond_its_end() {
+        let locks = LockManager::in_memory();
+        let (_guard, slot) = slot(&locks, "k").await;
+        let schedule = Schedule::new(Arc::new(AnyStore::Memory(MemoryStore::default())));
+        let second = Duration::from_secs(1);
+        for (by, sleeps_for, wakes) in [(second, None, true), (second * 2, Some(second), false)] {
+            assert_eq!(schedule.pause(IDLE_TICKS), sleeps_for);
+            let woken = schedule.woken();
+            schedule.begin_release(&slot, release(), Instant::now() + by, ScheduleKeys::default());
+            assert_eq!(woken.now_or_never().is_some(), wakes, "{by:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_was_taken_off_the_state_and_not_sent_is_not_released() {
         let locks = LockManager::in_memory();
         let (_guard, slot) = slot(&locks, "k").await;
